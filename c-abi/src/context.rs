@@ -14,7 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
-use crate::{cq, cq_ex, mr, mw, pd, poll, post, qp, query, receive, srq, xrc};
+use crate::{cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, receive, srq, xrc};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -43,6 +43,9 @@ impl ContextObject {
         verbs.alloc_td = Some(pd::alloc_td);
         verbs.dealloc_td = Some(pd::dealloc_td);
         verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+        verbs.alloc_dm = Some(dm::alloc_dm);
+        verbs.free_dm = Some(dm::free_dm);
+        verbs.reg_dm_mr = Some(dm::reg_dm_mr);
         verbs.alloc_null_mr = Some(mr::alloc_null_mr);
         verbs.modify_cq = Some(cq::modify_cq);
         verbs.sz = size_of::<verbs_context>();

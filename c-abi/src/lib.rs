@@ -44,6 +44,7 @@ mod cq_ex;
 mod data_lock;
 mod descriptor;
 mod device;
+mod dm;
 mod failure;
 mod hca;
 mod interfaces;

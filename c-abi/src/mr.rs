@@ -11,6 +11,7 @@ use bareverbs_node::verbs::{Access, CommandError, Mr};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_mr, ibv_pd};
+use crate::dm::DmRegion;
 use crate::failure::{Errno, Result, as_errno, as_pointer, guarded};
 use crate::hca::P;
 use crate::pd::pd;
@@ -22,6 +23,8 @@ const OPTIONAL: c_uint = 0x3ff0_0000;
 enum Region {
     /// Memory of the program.
     Memory(Mr<'static, P>),
+    /// Memory on the device.
+    Device(DmRegion),
     /// Nothing.
     Null,
 }
@@ -30,6 +33,7 @@ impl Region {
     fn dereg(self) -> std::result::Result<(), (Self, CommandError)> {
         match self {
             Self::Memory(mr) => mr.dereg().map_err(|(mr, error)| (Self::Memory(mr), error)),
+            Self::Device(mr) => mr.dereg().map_err(|(mr, error)| (Self::Device(mr), error)),
             Self::Null => Ok(()),
         }
     }
@@ -113,8 +117,7 @@ unsafe fn register(
     // SAFETY: the caller's promise.
     let object = unsafe { pd(domain) }?;
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
-    let known = access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits();
-    let flags = Access::from_bits_truncate(known);
+    let flags = Access::from_bits_truncate(required(access));
     let region = NonNull::slice_from_raw_parts(start, length);
     // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
     let mr = unsafe { object.pd.reg_mr_iova(region, iova, flags) }?;
@@ -132,6 +135,17 @@ unsafe fn register(
         region: Region::Memory(mr),
         asked: access,
     })
+}
+
+/// Flags that a device may not leave undone, and those of the others that the driver has.
+pub(crate) fn required(access: c_uint) -> c_uint {
+    access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits()
+}
+
+/// A region of device memory.
+pub(crate) fn device_memory(c: ibv_mr, region: DmRegion, asked: c_uint) -> *mut ibv_mr {
+    let region = Region::Device(region);
+    Box::into_raw(Box::new(MrObject { c, region, asked })).cast()
 }
 
 /// `ibv_alloc_null_mr`, from the table of functions.

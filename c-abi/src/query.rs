@@ -227,6 +227,9 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             found.cq_mod_caps.max_cq_count = u16::MAX;
             found.cq_mod_caps.max_cq_period = MAX_CQ_PERIOD;
         }
+        if let Some(memory) = context.hca.device.query_device_memory()? {
+            found.max_dm_size = memory.max_memic_size().into();
+        }
         // SAFETY: the caller's promise.
         unsafe { write_part(&found, attr, attr_size) };
         Ok(())

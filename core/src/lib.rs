@@ -132,7 +132,7 @@
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down, counters | congestion control |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows, null and zero-based regions: see the modules | DC, on-demand paging, raw packet QPs |
+//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows, indirect keys, device memory, null and zero-based regions: see the modules | DC, on-demand paging, raw packet QPs |
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
 
@@ -147,7 +147,7 @@ mod verbs;
 
 pub use device::capabilities;
 pub use types::{ah, error, event, gid, port, wc};
-pub use verbs::{cq, mr, mw, null_mr, pd, qp, srq, xrc};
+pub use verbs::{cq, dm, mkey, mr, mw, null_mr, pd, qp, srq, xrc};
 
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
@@ -164,6 +164,7 @@ pub use device::function::FunctionKind;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::tasks::NextAsyncEvent;
 pub use device::{Device, PendingCommand, TailIn};
+pub use dm::{AllocDmAttr, DM_WORD, Dm, DmMr};
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,
     OpenFailure, OpenStep,
@@ -183,6 +184,7 @@ pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
+pub use mkey::{Mkey, MkeyEntries, MkeyInitAttr, MrList};
 pub use mr::{Access, Buffer, Mr, MrError, Sge};
 pub use mw::Mw;
 pub use null_mr::NullMr;
@@ -191,10 +193,10 @@ pub use platform::{Platform, VectorSet};
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, Destination, DestroyQpError, DestroyingQp,
-    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MwBind, MwType, OpenBatch, PostError, Qp,
-    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType, RawPacket, Rc,
-    RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcRecv,
-    XrcSend,
+    Endpoint, Gsi, Inline, ModifyError, ModifyingQp, MrInterleaved, MwBind, MwType, OpenBatch,
+    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,
+    RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc,
+    Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::config::Config;

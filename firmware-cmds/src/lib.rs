@@ -107,6 +107,7 @@ pub mod hca;
 pub mod init_segment;
 pub mod layout;
 pub mod mad;
+pub mod memic;
 pub mod mkey;
 mod numbered;
 pub mod numbers;

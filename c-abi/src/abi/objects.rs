@@ -146,6 +146,20 @@ super::c_structures! {
         phys_port_cnt_ex: u32,
     }
 
+    struct ibv_alloc_dm_attr {
+        length: usize,
+        log_align_req: u32,
+        comp_mask: u32,
+    }
+
+    struct ibv_dm {
+        context: *mut ibv_context,
+        memcpy_to_dm: Option<unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
+        memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
+        comp_mask: u32,
+        handle: u32,
+    }
+
     struct ibv_port_attr {
         state: c_int,
         max_mtu: c_int,

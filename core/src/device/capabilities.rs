@@ -177,6 +177,23 @@ impl Capabilities {
         self.hca.dump_fill_mkey()
     }
 
+    /// Entries of the longest list of an indirect memory key; 0 if there are none.
+    #[must_use]
+    pub const fn max_klm_list_size(&self) -> u32 {
+        match self.hca.log_max_klm_list_size() {
+            0 => 0,
+            log @ 1..=31 => 1 << log,
+            _ => 1 << 31,
+        }
+    }
+
+    /// How many indirect keys may lie between a work request and the memory: a key whose list names keys of memory is one.
+    /// What goes through more fails as an error of protection.
+    #[must_use]
+    pub const fn max_indirection(&self) -> u8 {
+        self.hca.max_indirection()
+    }
+
     /// Whether there are memory windows, of both types.
     #[must_use]
     pub fn has_memory_windows(&self) -> bool {

@@ -2,6 +2,8 @@
 
 mod ah;
 pub mod cq;
+pub mod dm;
+pub mod mkey;
 pub mod mr;
 pub mod mw;
 pub mod null_mr;

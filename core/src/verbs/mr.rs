@@ -41,6 +41,42 @@ pub enum MrError {
     NoWindows,
     /// A null region was asked for, and the device has none (`cmd_hca_cap.dump_fill_mkey`).
     NoNullMr,
+    /// An indirect key was asked for, and the device has none, or none of this kind.
+    NoIndirectKeys {
+        /// The field of `cmd_hca_cap` that says so.
+        capability: &'static str,
+    },
+    /// An indirect key's list would have no entry, or more than the device allows
+    /// ([`Capabilities::max_klm_list_size`](crate::Capabilities::max_klm_list_size)).
+    TooManyEntries {
+        /// How many were asked for.
+        asked: u32,
+        /// The most.
+        limit: u32,
+    },
+    /// The pieces of an indirect key cannot have this size.
+    EntrySize {
+        /// Binary logarithm of the size; 12 to 30 are possible.
+        log_size: u8,
+    },
+    /// Device memory was asked for, and the device has none (`cmd_hca_cap.device_memory`, `device_mem_cap.memic`).
+    NoDeviceMemory,
+    /// Device memory was asked for with an alignment that the device does not have.
+    DmAlignment {
+        /// Binary logarithm of what was asked for.
+        log_align_req: u8,
+        /// Binary logarithm of the largest (`device_mem_cap.log_max_memic_addr_alignment`).
+        limit: u8,
+    },
+    /// The device shows its memory at a place of BAR 0 that the platform does not reach, or that is not where it said.
+    DmOutsideBar {
+        /// The place.
+        start: u64,
+    },
+    /// What is to be registered lies outside the device memory.
+    OutsideDm(OutOfRange),
+    /// Device memory was to be registered without [`Access::ZERO_BASED`].
+    NotZeroBased,
     /// [`Access::ON_DEMAND`] was asked for.
     NoOnDemandPaging {
         /// Whether the device has it (`cmd_hca_cap.pg`). The driver answers no page faults in either case.
@@ -87,6 +123,32 @@ impl fmt::Display for MrError {
             Self::NoNullMr => {
                 f.write_str("the device has no null regions (cmd_hca_cap.dump_fill_mkey)")
             }
+            Self::NoIndirectKeys { capability } => write!(
+                f,
+                "the device has no such indirect keys (cmd_hca_cap.{capability})"
+            ),
+            Self::TooManyEntries { asked, limit } => write!(
+                f,
+                "an indirect key of {asked} entries, and the device has them of 1 to {limit}"
+            ),
+            Self::EntrySize { log_size } => {
+                write!(f, "pieces of 1 << {log_size} bytes; 12 to 30 are possible")
+            }
+            Self::NoDeviceMemory => f.write_str(
+                "the device has no memory for programs (cmd_hca_cap.device_memory, device_mem_cap.memic)",
+            ),
+            Self::DmAlignment {
+                log_align_req,
+                limit,
+            } => write!(
+                f,
+                "device memory aligned to 1 << {log_align_req}, and the device has it up to 1 << {limit}"
+            ),
+            Self::DmOutsideBar { start } => {
+                write!(f, "device memory at {start:#x}, which is not in its part of BAR 0")
+            }
+            Self::OutsideDm(error) => write!(f, "{error}, which is device memory"),
+            Self::NotZeroBased => f.write_str("device memory is registered with ZERO_BASED only"),
             Self::NoOnDemandPaging { offered: false } => {
                 f.write_str("the device has no on-demand paging (cmd_hca_cap.pg)")
             }
@@ -123,13 +185,13 @@ impl core::error::Error for MrError {}
 /// The low byte of a key is its variant, chosen by the driver and different each time, so that a key kept beyond its
 /// region's life does not open the next region that gets the same index.
 #[derive(Debug)]
-pub(crate) struct Mkey {
+pub(crate) struct Key {
     key: u32,
 }
 
 static VARIANT: AtomicU8 = AtomicU8::new(1);
 
-impl Mkey {
+impl Key {
     /// The variant of the next key.
     pub(crate) fn variant() -> u8 {
         VARIANT.fetch_add(1, Ordering::Relaxed)
@@ -166,6 +228,7 @@ impl Mkey {
         command.set_translations_octword_actual_size(octwords as u32);
         let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
         mkc.set_access_mode_1_0(MkeyAccessMode::Mtt.low())
+            .set_umr_en(true)
             .set_lr(true)
             .set_lw(access.contains(Access::LOCAL_WRITE))
             .set_rr(access.contains(Access::REMOTE_READ))
@@ -211,7 +274,7 @@ fn check_region(caps: &Capabilities, len: usize, access: Access) -> Result<(), M
     Ok(())
 }
 
-fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
+pub(crate) fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
     if access.contains(Access::REMOTE_ATOMIC) && !atomics {
         return Err(MrError::NoAtomics);
     }
@@ -225,7 +288,7 @@ fn check_access(access: Access, atomics: bool) -> Result<(), MrError> {
 /// A registered region of the caller's memory: `struct ibv_mr`. Deregistered when dropped.
 pub struct Mr<'d, P: Platform> {
     device: &'d Device<'d, P>,
-    mkey: Mkey,
+    mkey: Key,
     mapping: ManuallyDrop<Mapping>,
     iova: u64,
     access: Access,
@@ -289,7 +352,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             return Err(MrError::IovaOffset { iova, page_size });
         }
         let mut page = |index: usize| platform.page_iova(&mapping, index);
-        let created = Mkey::create(
+        let created = Key::create(
             device,
             self.pdn().number(),
             access,
@@ -335,7 +398,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let first = iova >> page_shift;
         let pages = ((iova + len as u64 - 1) >> page_shift) - first + 1;
         let mut page = |index: usize| (first + index as u64) << page_shift;
-        let created = Mkey::create(
+        let created = Key::create(
             self.device,
             self.pdn().number(),
             access,
@@ -364,6 +427,15 @@ impl<'d, P: Platform> Pd<'d, P> {
 }
 
 impl<P: Platform> Mr<'_, P> {
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        self.device.capabilities()
+    }
+
+    /// Notes what a work request has changed.
+    pub(crate) fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
     /// The local key.
     #[must_use]
     pub fn lkey(&self) -> LKey {
@@ -440,7 +512,7 @@ impl<P: Platform> Drop for Mr<'_, P> {
     }
 }
 
-fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<Sge> {
+pub(crate) fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<Sge> {
     let length = u32::try_from(len).ok()?;
     (offset.checked_add(len)? <= size && length < 1 << 31)
         .then(|| Sge::new(addr + offset as u64, length, lkey))
@@ -449,7 +521,7 @@ fn sge(addr: u64, size: usize, lkey: LKey, offset: usize, len: usize) -> Option<
 /// Memory for host and device, with a key: what a program without `unsafe` uses. Freed when dropped.
 pub struct Buffer<'d, P: Platform> {
     device: &'d Device<'d, P>,
-    mkey: Mkey,
+    mkey: Key,
     memory: DmaBuffer<'d, P>,
     len: usize,
     access: Access,

@@ -14,14 +14,14 @@ use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use crate::device::{Device, TailIn};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
-use crate::verbs::mr::{Mkey, MrError};
+use crate::verbs::mr::{Key, MrError};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::{MwType, WINDOW_LIST};
 
 /// A memory window: `struct ibv_mw`. Deallocated when dropped.
 pub struct Mw<'d, P: Platform> {
     device: &'d Device<'d, P>,
-    mkey: Mkey,
+    mkey: Key,
     kind: MwType,
 }
 
@@ -35,7 +35,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         if !device.capabilities().has_memory_windows() {
             return Err(MrError::NoWindows);
         }
-        let variant = Mkey::variant();
+        let variant = Key::variant();
         let mut command = CreateMkeyIn::new();
         command.set_translations_octword_actual_size(0);
         let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
@@ -53,7 +53,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             .map_err(MrError::Command)?;
         Ok(Mw {
             device,
-            mkey: Mkey::of_index(out.mkey_index(), variant),
+            mkey: Key::of_index(out.mkey_index(), variant),
             kind,
         })
     }

@@ -332,6 +332,26 @@ layout! {
 }
 
 layout! {
+    /// Memory on the device ([`CapabilityGroup::DeviceMemory`](crate::values::CapabilityGroup::DeviceMemory)).
+    pub struct DeviceMemCap: "device_mem_cap", 0x100 {
+        flag memic, set_memic @ 0x00 [31];
+        bits log_min_memic_alloc_size, set_log_min_memic_alloc_size: u8 @ 0x04 [20:16];
+        bits log_max_memic_addr_alignment, set_log_max_memic_addr_alignment: u8 @ 0x04 [7:0];
+        bits memic_bar_start_addr, set_memic_bar_start_addr: u64 @ 0x08 [63:0];
+        bits memic_bar_size, set_memic_bar_size: u32 @ 0x10 [31:0];
+        bits max_memic_size, set_max_memic_size: u32 @ 0x14 [31:0];
+        bits steering_sw_icm_start_address, set_steering_sw_icm_start_address: u64 @ 0x18 [63:0];
+        bits log_header_modify_sw_icm_size, set_log_header_modify_sw_icm_size: u8 @ 0x20 [23:16];
+        bits log_sw_icm_alloc_granularity, set_log_sw_icm_alloc_granularity: u8 @ 0x20 [13:8];
+        bits log_steering_sw_icm_size, set_log_steering_sw_icm_size: u8 @ 0x20 [7:0];
+        bits log_header_modify_pattern_sw_icm_size, set_log_header_modify_pattern_sw_icm_size: u8 @ 0x24 [7:0];
+        bits header_modify_sw_icm_start_address, set_header_modify_sw_icm_start_address: u64 @ 0x28 [63:0];
+        bits header_modify_pattern_sw_icm_start_address, set_header_modify_pattern_sw_icm_start_address: u64 @ 0x38 [63:0];
+        bits memic_operations, set_memic_operations: u32 @ 0x40 [31:0];
+    }
+}
+
+layout! {
     /// What Ethernet queues can do.
     pub struct EthernetOffloadCaps: "per_protocol_networking_offload_caps", 0x100 {
         flag csum_cap, set_csum_cap @ 0x00 [31];

@@ -132,6 +132,11 @@ pub mod umr {
     /// Fail if the key is free. Linux calls it `MLX5_UMR_CHECK_FREE`.
     pub const MUST_NOT_BE_FREE: u8 = 2;
 
+    /// [`RepeatBlockWord::op`](super::RepeatBlockWord::op) of a strided pattern.
+    pub const REPEAT: u32 = 0x400;
+    /// Translation lists have a multiple of so many octowords, in memory and in WQEs.
+    pub const LIST_UNIT: usize = 4;
+
     /// Fields of the context, in [`mkey_mask`](super::UmrMaskWord::mkey_mask).
     pub mod mask {
         /// Length.

@@ -233,6 +233,38 @@ words! {
         /// Address.
         u64 va, set_va: 63, 0;
     }
+
+    /// First quadword of a strided pattern in a KLM list. The entries, of 16 bytes each, follow its second quadword.
+    pub struct RepeatBlockWord(u64): "struct mlx5_wqe_umr_repeat_block_seg" @ 0x00 {
+        /// Bytes of all entries together, in one repetition.
+        u32 byte_count, set_byte_count: 63, 32;
+        /// What makes it a pattern, in the place of a key: [`umr::REPEAT`](crate::wqe::umr::REPEAT).
+        u32 op, set_op: 31, 0;
+    }
+
+    /// Second quadword of a strided pattern.
+    pub struct RepeatCountWord(u64): "struct mlx5_wqe_umr_repeat_block_seg" @ 0x08 {
+        /// Repetitions.
+        u32 repeat_count, set_repeat_count: 63, 32;
+        /// Entries.
+        u16 num_ent, set_num_ent: 15, 0;
+    }
+
+    /// First quadword of an entry of a strided pattern.
+    pub struct RepeatEntryWord(u64): "struct mlx5_wqe_umr_repeat_ent_seg" @ 0x00 {
+        /// Bytes from one repetition to the next.
+        u16 stride, set_stride: 63, 48;
+        /// Bytes of one repetition.
+        u16 byte_count, set_byte_count: 47, 32;
+        /// Key.
+        u32 memkey, set_memkey: 31, 0;
+    }
+
+    /// Second quadword of an entry of a strided pattern.
+    pub struct RepeatAddressWord(u64): "struct mlx5_wqe_umr_repeat_ent_seg" @ 0x08 {
+        /// Address of the first repetition.
+        u64 va, set_va: 63, 0;
+    }
 }
 
 impl ControlWord {

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
@@ -18,6 +18,7 @@ pub(crate) struct Caps {
     pub(crate) atomic: AtomicCaps,
     pub(crate) ethernet: EthernetOffloadCaps,
     pub(crate) flow_table: FlowTableNicCap,
+    pub(crate) device_memory: DeviceMemCap,
 }
 
 impl Caps {
@@ -30,6 +31,7 @@ impl Caps {
             atomic: config.atomic,
             ethernet: config.ethernet,
             flow_table: config.flow_table,
+            device_memory: config.device_memory,
         }
     }
 
@@ -44,6 +46,9 @@ impl Caps {
             (CapabilityGroup::Atomic, _) if self.general.atomic() => &self.atomic.0,
             (CapabilityGroup::Roce, CapabilityMode::Current) if self.general.roce() => &self.roce.0,
             (CapabilityGroup::Roce, CapabilityMode::Max) if self.general.roce() => &self.roce_max.0,
+            (CapabilityGroup::DeviceMemory, _) if self.general.device_memory() => {
+                &self.device_memory.0
+            }
             (CapabilityGroup::FlowTable, _) if self.general.nic_flow_table() => &self.flow_table.0,
             _ => return None,
         })

@@ -2,7 +2,7 @@
 
 use crate::quirks::Quirks;
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
 use core::time::Duration;
 
@@ -142,6 +142,8 @@ pub struct Config {
     pub ethernet: EthernetOffloadCaps,
     /// What flow tables can do, if there are any.
     pub flow_table: FlowTableNicCap,
+    /// The memory on the device, if there is any.
+    pub device_memory: DeviceMemCap,
 }
 
 impl Config {
@@ -194,6 +196,7 @@ impl Config {
             atomic: AtomicCaps::ZERO,
             ethernet: EthernetOffloadCaps::ZERO,
             flow_table: FlowTableNicCap::ZERO,
+            device_memory: DeviceMemCap::ZERO,
         }
     }
 
@@ -242,7 +245,8 @@ impl Config {
         self.boot_pages = 0;
         self.init_pages = 0;
         for caps in [&mut self.general, &mut self.general_max] {
-            caps.set_vport_group_manager(false);
+            // What the physical function has in its BAR is not in this one.
+            caps.set_vport_group_manager(false).set_device_memory(false);
         }
         self
     }

@@ -9,6 +9,7 @@ use crate::counters::{CounterSet, Stats};
 use crate::ethernet::{Looped, Queues};
 use crate::fault::Faults;
 use crate::health::Health;
+use crate::memory::memic::Memic;
 use crate::memory::pages::{Pages, Place};
 use crate::objects::cq::Cq;
 use crate::objects::domain::Domain;
@@ -81,6 +82,7 @@ pub(crate) struct Device {
     pub(crate) users: Users,
     pub(crate) umems: Table<Umem>,
     pub(crate) mkeys: Table<Mkey>,
+    pub(crate) memic: Memic,
     pub(crate) eqs: Table<Eq>,
     pub(crate) cqs: Table<Cq>,
     pub(crate) qps: Table<Qp>,
@@ -153,6 +155,7 @@ impl Device {
             users: Users::default(),
             umems: Table::new(1, 1 << caps.general.log_max_umem()),
             mkeys: Table::new(0x10, (1 << 24) - 0x20),
+            memic: Memic::new(&caps.device_memory),
             eqs: Table::new(config.first_eqn, most_eqs(&config, &caps.general)),
             cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
             qps: Table::new(FIRST_QPN, most_qps(&caps.general)),
@@ -306,6 +309,7 @@ impl Device {
         note(ObjectKind::Eq, &mut self.eqs.iter().map(|(n, _)| n));
         note(ObjectKind::Cq, &mut self.cqs.iter().map(|(n, _)| n));
         note(ObjectKind::Mkey, &mut self.mkeys.iter().map(|(n, _)| n));
+        note(ObjectKind::Memic, &mut self.memic.places());
         note(ObjectKind::Qp, &mut self.qps.iter().map(|(n, _)| n));
         note(ObjectKind::Srq, &mut self.srqs.iter().map(|(n, _)| n));
         note(
@@ -343,6 +347,7 @@ impl Device {
         self.users = Users::default();
         self.umems.clear();
         self.mkeys.clear();
+        self.memic.clear();
         self.qps.clear();
         self.srqs.clear();
         self.counters.clear();

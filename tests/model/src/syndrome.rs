@@ -192,6 +192,14 @@ syndromes! {
     MkeyQp = 0x0009_000c, BadResource, "CREATE_MKEY bound to a QP that does not exist";
     MkeySize = 0x0009_000d, BadParam, "translations_octword_actual_size beyond translations_octword_size";
     MkeyLength = 0x0009_000e, Limit, "CREATE_MKEY of a range beyond log_max_mrw_sz";
+    MkeyMemic = 0x0009_000f, BadParam, "CREATE_MKEY of device memory that is not allocated";
+    MemicNone = 0x000f_0001, BadOp, "ALLOC_MEMIC on a device without device memory";
+    MemicSize = 0x000f_0002, BadParam, "ALLOC_MEMIC of no bytes, or of no multiple of the unit";
+    MemicAlignment = 0x000f_0003, BadParam, "ALLOC_MEMIC beyond log_max_memic_addr_alignment";
+    MemicRange = 0x000f_0004, BadParam, "ALLOC_MEMIC in a range outside the device memory's part of the BAR";
+    MemicExhausted = 0x000f_0005, NoResources, "no device memory left in the range";
+    MemicUnknown = 0x000f_0006, BadResource, "DEALLOC_MEMIC of what was not allocated so";
+    MemicBusy = 0x000f_0007, ResourceBusy, "DEALLOC_MEMIC of device memory that memory keys name";
 
     QpExhausted = 0x000a_0001, NoResources, "no QP left";
     QpType = 0x000a_0002, BadParam, "CREATE_QP of a type that is not supported";

@@ -24,6 +24,13 @@ pub(crate) fn read(device: &mut Device, pci: &Pci, offset: u64, data: &mut [u8])
         at if (MSIX_PENDING..MSIX_PENDING + PAGE).contains(&at) => {
             pci.pending_read((offset - MSIX_PENDING) as usize, data);
         }
+        at if device.memic.shows(at) => {
+            let range = at..at + data.len() as u64;
+            if !device.memic.is_allocated(&range) || !device.memic.read(at, data) {
+                device.stats.bad_accesses += 1;
+                data.fill(0xff);
+            }
+        }
         // Doorbells are write-only.
         at if at < device.config.bar_size => data.fill(0),
         _ => data.fill(0xff),
@@ -33,6 +40,13 @@ pub(crate) fn read(device: &mut Device, pci: &Pci, offset: u64, data: &mut [u8])
 /// A write to anything but the MSI-X table.
 pub(crate) fn write(device: &mut Device, io: &mut Io<'_>, offset: u64, data: &[u8]) {
     if device.health.vanished {
+        return;
+    }
+    if device.memic.shows(offset) {
+        let range = offset..offset + data.len() as u64;
+        if !device.memic.is_allocated(&range) || !device.memic.write(offset, data) {
+            device.stats.bad_accesses += 1;
+        }
         return;
     }
     if data.len() < 4

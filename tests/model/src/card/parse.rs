@@ -3,7 +3,7 @@
 use super::value::{Source, Value};
 use crate::config::{Config, FunctionKind};
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 use std::fmt;
@@ -167,6 +167,7 @@ impl<'t> Reader<'t> {
             "atomic" => (AtomicCaps::DESCRIPTOR, &mut config.atomic.0[..]),
             "ethernet" => (EthernetOffloadCaps::DESCRIPTOR, &mut config.ethernet.0[..]),
             "flow" => (FlowTableNicCap::DESCRIPTOR, &mut config.flow_table.0[..]),
+            "device memory" => (DeviceMemCap::DESCRIPTOR, &mut config.device_memory.0[..]),
             other => return Err(format!("there is no section [{other}]")),
         })
     }

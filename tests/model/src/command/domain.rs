@@ -19,7 +19,8 @@ pub(super) fn alloc_uar(
     io: &mut Io<'_>,
     call: Call<'_, AllocUarIn>,
 ) -> Result {
-    let pages = device.config.bar_size >> device.uar_shift();
+    let end = device.config.bar_size.min(device.memic.begins());
+    let pages = end >> device.uar_shift();
     let number = device
         .uars
         .next_number()

@@ -25,11 +25,20 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
         return Err(Syndrome::MkeyQp.into());
     }
     let mode = MkeyAccessMode::from_parts(context.access_mode_4_2(), context.access_mode_1_0())
-        .filter(|mode| !matches!(mode, MkeyAccessMode::SwIcm | MkeyAccessMode::Memic))
+        .filter(|mode| *mode != MkeyAccessMode::SwIcm)
+        .filter(|mode| *mode != MkeyAccessMode::Memic || device.caps.general.device_memory())
         .ok_or(Syndrome::MkeyMode)?;
     let largest = 1u64.checked_shl(device.caps.general.log_max_mrw_sz().into());
     if !context.length64() && largest.is_some_and(|largest| context.len() > largest) {
         return Err(Syndrome::MkeyLength.into());
+    }
+    if mode == MkeyAccessMode::Memic {
+        let start = context.start_addr();
+        let end = start.checked_add(context.len());
+        let range = end.map(|end| start..end);
+        range
+            .filter(|range| device.memic.is_allocated(range))
+            .ok_or(Syndrome::MkeyMemic)?;
     }
     let umem = call
         .input

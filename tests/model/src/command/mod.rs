@@ -20,6 +20,7 @@ mod l2_table;
 mod lifecycle;
 mod mailbox;
 mod mcg;
+mod memic;
 mod mkey;
 mod pages;
 mod qp;
@@ -295,6 +296,8 @@ impl Device {
             QueryMkey, Initialized, mkey::query;
             DestroyMkey, Initialized, mkey::destroy;
             QuerySpecialContexts, Initialized, mkey::special;
+            AllocMemic, Initialized, memic::alloc;
+            DeallocMemic, Initialized, memic::dealloc;
             CreateEq, Initialized, eq::create;
             DestroyEq, Initialized, eq::destroy;
             QueryEq, Initialized, eq::query;

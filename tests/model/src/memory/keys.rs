@@ -4,9 +4,7 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::mkey::{Accessor, DUMP_FILL_MKEY, Mkey, RESERVED_LKEY, Right};
 use crate::roce::env::AccessError;
-
-/// A key whose list names keys whose lists name keys: this many in a row at most (`max_indirection`).
-const MAX_INDIRECTION: u8 = 4;
+use bareverbs_firmware_cmds::values::MkeyAccessMode;
 
 /// Bytes on their way between the transport and the host.
 enum Data<'a> {
@@ -78,7 +76,8 @@ impl Device {
         right: Right,
         depth: u8,
     ) -> Result<(), AccessError> {
-        if depth == MAX_INDIRECTION {
+        // A key whose list names keys whose lists name keys: so many in a row. A window is one.
+        if depth == self.caps.general.max_indirection().max(1) {
             return Err(AccessError::Key);
         }
         let inner = match right {
@@ -101,13 +100,28 @@ impl Device {
         addr: u64,
         mut data: Data<'_>,
     ) -> Result<(), AccessError> {
-        if mkey.indirect() {
-            return self.transfer_parts(io, mkey, addr, data);
+        match mkey.mode {
+            MkeyAccessMode::Klms | MkeyAccessMode::Ksm => {
+                return self.transfer_parts(io, mkey, addr, data);
+            }
+            MkeyAccessMode::Memic => return self.transfer_memic(mkey, addr, data),
+            _ => {}
         }
         let (len, writes) = (data.len(), data.writes());
         mkey.pages(addr, len, writes, |host, range| {
             data.part(range).transfer(io, host)
         })
+    }
+
+    /// The same with memory on the device.
+    #[cold]
+    fn transfer_memic(&self, mkey: &Mkey, addr: u64, data: Data<'_>) -> Result<(), AccessError> {
+        let place = mkey.context.start_addr().wrapping_add(addr);
+        let there = match data {
+            Data::FromHost(bytes) => self.memic.read(place, bytes),
+            Data::ToHost(bytes) => self.memic.write(place, bytes),
+        };
+        there.then_some(()).ok_or(AccessError::Range)
     }
 
     /// The same through the keys that the list of an indirect key names.

@@ -5,7 +5,10 @@ use crate::roce::env::{AccessError, RemoteRight};
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{KlmAddressWord, KlmWord};
+use bareverbs_firmware_cmds::wqe::{
+    KlmAddressWord, KlmWord, RepeatAddressWord, RepeatBlockWord, RepeatCountWord, RepeatEntryWord,
+    umr,
+};
 
 /// An entry of an indirect key's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,76 @@ impl Indirect {
         KlmAddressWord(self.addr).write(&mut entry);
         entry
     }
+}
+
+/// A strided pattern in a list: the entries behind its head, which are taken again and again.
+struct Pattern<'a> {
+    /// Bytes of one repetition.
+    round: u64,
+    repetitions: u64,
+    entries: &'a [Indirect],
+}
+
+impl<'a> Pattern<'a> {
+    /// The pattern that a list begins with, if it does. One that the list is too short for, or whose head says another
+    /// length than its entries have, is none that can be used.
+    fn at(list: &'a [Indirect]) -> Option<Result<Self, AccessError>> {
+        let (head, rest) = list.split_first()?;
+        if head.key != umr::REPEAT {
+            return None;
+        }
+        let head = head.to_bytes();
+        let count = RepeatCountWord::read(&head);
+        let pattern = rest
+            .get(..usize::from(count.num_ent()))
+            .map(|entries| Self {
+                round: entries.iter().map(|e| e.repeated().0).sum(),
+                repetitions: count.repeat_count().into(),
+                entries,
+            })
+            .filter(|this| this.round == u64::from(RepeatBlockWord::read(&head).byte_count()));
+        Some(pattern.ok_or(AccessError::Range))
+    }
+
+    fn len(&self) -> u64 {
+        self.round * self.repetitions
+    }
+
+    /// The piece that has byte `skip`, which is inside: its key, the byte's address, and how many bytes follow.
+    fn piece(&self, skip: u64) -> Option<(u32, u64, u64)> {
+        let (repetition, mut skip) = (skip / self.round, skip % self.round);
+        for entry in self.entries {
+            let (len, stride) = entry.repeated();
+            if skip < len {
+                let from = entry.addr.wrapping_add(repetition.wrapping_mul(stride));
+                return Some((entry.key, from.wrapping_add(skip), len - skip));
+            }
+            skip -= len;
+        }
+        None
+    }
+}
+
+impl Indirect {
+    /// As an entry of a strided pattern: bytes of each repetition, and from one to the next.
+    fn repeated(&self) -> (u64, u64) {
+        let bytes = self.to_bytes();
+        let word = RepeatEntryWord::read(&bytes);
+        debug_assert_eq!(RepeatAddressWord::read(&bytes).va(), self.addr);
+        (word.byte_count().into(), word.stride().into())
+    }
+}
+
+/// Whether the strided patterns in a list are whole and agree with themselves.
+pub(crate) fn patterns_agree(mut list: &[Indirect]) -> bool {
+    while let [_, rest @ ..] = list {
+        list = match Pattern::at(list) {
+            None => rest,
+            Some(Ok(pattern)) => &rest[pattern.entries.len()..],
+            Some(Err(_)) => return false,
+        };
+    }
+    true
 }
 
 /// What an access needs.
@@ -98,7 +171,11 @@ pub(crate) const DUMP_FILL_MKEY: u32 = 0x0000_0500;
 
 impl Mkey {
     fn start(&self) -> u64 {
-        self.context.start_addr()
+        // Device memory has its place there, and addresses from 0 on.
+        match self.mode {
+            MkeyAccessMode::Memic => 0,
+            _ => self.context.start_addr(),
+        }
     }
 
     /// Checks everything but the translation.
@@ -194,9 +271,31 @@ impl Mkey {
         };
         let mut skip = addr.wrapping_sub(base);
         let mut done = 0;
-        for entry in &self.entries {
+        let mut list = &self.entries[..];
+        while let [entry, rest @ ..] = list {
             if done == len {
                 break;
+            }
+            let pattern = match fixed {
+                None => Pattern::at(list).transpose()?,
+                Some(_) => None,
+            };
+            list = rest;
+            if let Some(pattern) = pattern {
+                list = &rest[pattern.entries.len()..];
+                if skip >= pattern.len() {
+                    skip -= pattern.len();
+                    continue;
+                }
+                while done < len && skip < pattern.len() {
+                    let (key, addr, run) = pattern.piece(skip).ok_or(AccessError::Range)?;
+                    let run = run.min(len - done);
+                    each(key, addr, done..done + run)?;
+                    done += run;
+                    skip += run;
+                }
+                skip = 0;
+                continue;
             }
             // Lists are padded with entries of no length.
             let size = fixed.unwrap_or(u64::from(entry.len));

@@ -45,6 +45,8 @@ pub enum ObjectKind {
     Uctx,
     /// User memory.
     Umem,
+    /// Device memory, by its place in BAR 0.
+    Memic,
     /// Flow table.
     FlowTable = 32,
     /// Flow group.

@@ -3,14 +3,15 @@
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
-use crate::objects::mkey::{Accessor, Indirect, Mkey, Right};
+use crate::objects::mkey::{Accessor, Indirect, Mkey, Right, patterns_agree};
 use crate::objects::qp::service;
 use crate::roce::env::Syndrome;
+use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::umr::{MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
+use bareverbs_firmware_cmds::wqe::umr::{LIST_UNIT, MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
 use bareverbs_firmware_cmds::wqe::{
     ControlFlags, DataAddressWord, DataWord, SEGMENT_UNIT, UmrMaskWord, UmrOffsetWord, UmrWord,
 };
@@ -20,9 +21,6 @@ use zerocopy::FromBytes;
 const CONTROL: usize = 16;
 const CONTEXT: usize = 64;
 const LIST: usize = 128;
-
-/// Lists are kept, and sent, in multiples of this many octowords.
-const LIST_UNIT: usize = 4;
 
 fn be(bytes: &[u8]) -> u64 {
     bytes
@@ -68,6 +66,34 @@ fn merge(to: &mut Mkc, from: &Mkc, fields: u64) {
     if has(mask::A) {
         to.set_a(from.a());
     }
+    if has(mask::SMALL_FENCE) {
+        to.set_small_fence_on_rdma_read_response(from.small_fence_on_rdma_read_response());
+    }
+    if has(mask::RELAXED_ORDERING_WRITE) {
+        to.set_relaxed_ordering_write(from.relaxed_ordering_write());
+    }
+    if has(mask::RELAXED_ORDERING_READ) {
+        to.set_relaxed_ordering_read(from.relaxed_ordering_read());
+    }
+}
+
+/// Whether a device with these capabilities changes these fields: `umr_check_mkey_mask` of mlx5_ib.
+fn may_change(caps: &HcaCap, fields: u64) -> bool {
+    let lacks = [
+        (mask::PAGE_SIZE, caps.umr_modify_entity_size_disabled()),
+        (mask::A, caps.umr_modify_atomic_disabled()),
+        (
+            mask::RELAXED_ORDERING_WRITE,
+            !caps.relaxed_ordering_write_umr(),
+        ),
+        (
+            mask::RELAXED_ORDERING_READ,
+            !caps.relaxed_ordering_read_umr(),
+        ),
+    ];
+    lacks
+        .iter()
+        .all(|&(field, lacks)| fields & field == 0 || !lacks)
 }
 
 impl Device {
@@ -132,6 +158,15 @@ impl Device {
         log::debug!(
             "queue {qpn:#x} changes memory key {key:#x}: fields {fields:#x}, {octowords} octowords of list"
         );
+        let caps = &self.caps.general;
+        let high = UmrOffsetWord::read(control).xlt_offset_47_16();
+        if !may_change(caps, fields)
+            || !octowords.is_multiple_of(LIST_UNIT)
+            || umr.translation_offset() && high != 0 && !caps.umr_extended_translation_offset()
+        {
+            return Err(bad);
+        }
+        let no_indirect = caps.umr_indirect_mkey_disabled();
         let list = self.umr_list(io, who, wqe, umr.inline(), octowords)?;
         let number = key >> 8;
         let mkey = self
@@ -146,7 +181,8 @@ impl Device {
         let own = privileged || mkey.context.pd() == who.pd;
         let bound = mkey.context.qpn();
         let other = umr.check_qpn() && bound != Qpn::ANY.number() && bound != qpn;
-        if !mkey.context.umr_en() || !own || !expected || other {
+        let disabled = no_indirect && mkey.indirect();
+        if !mkey.context.umr_en() || !own || !expected || other || disabled {
             return Err(Syndrome::MemoryWindowBind);
         }
         let old = mkey.context.pd();
@@ -155,7 +191,6 @@ impl Device {
             mkey.free = wanted.free();
         }
         let at = if umr.translation_offset() {
-            let high = UmrOffsetWord::read(control).xlt_offset_47_16();
             (u64::from(high) << 16 | u64::from(umr.xlt_offset())) as usize
         } else {
             0
@@ -234,6 +269,9 @@ fn translate(mkey: &mut Mkey, at: usize, list: &[u8]) -> Result<(), Syndrome> {
             let (list, _) = list.as_chunks();
             for (entry, bytes) in mkey.entries[at..end].iter_mut().zip(list) {
                 *entry = Indirect::from_bytes(bytes);
+            }
+            if mkey.mode == MkeyAccessMode::Klms && !patterns_agree(&mkey.entries) {
+                return Err(Syndrome::MemoryWindowBind);
             }
         }
         _ => return Err(Syndrome::MemoryWindowBind),

@@ -33,6 +33,15 @@ pub(super) fn read(include: &Path) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// Reads the structures that only libibverbs' header of the device has.
+pub(super) fn read_verbs(include: &Path, known: &[Row]) -> Result<Vec<Row>, String> {
+    let path = include.join("infiniband/mlx5dv.h");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut rows = parse(&text, Dialect::C);
+    rows.retain(|row| known.iter().all(|known| known.structure != row.structure));
+    Ok(rows)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Bits,

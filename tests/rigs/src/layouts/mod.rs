@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
 
     let wanted = wanted();
     let mut rows = headers::read(&kernel.include)?;
+    rows.extend(headers::read_verbs(&verbs.include, &rows)?);
     rows.retain(|row| wanted.contains(row.structure.as_str()));
     let fresh = render(&kernel.version, &rows);
     let mut outcome = compare(&wanted, &checked_in(&root, TABLE, write, &fresh)?, &fresh);

@@ -1,0 +1,115 @@
+//! Memory on the device: what of it is allocated, and its bytes.
+
+use bareverbs_firmware_cmds::caps::DeviceMemCap;
+use core::cell::RefCell;
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+/// Memory on the device, by its place in BAR 0.
+#[derive(Debug, Default)]
+pub(crate) struct Memic {
+    /// The part of the BAR that shows it.
+    window: Range<u64>,
+    bytes: RefCell<Vec<u8>>,
+    /// What is allocated: place and length.
+    allocated: BTreeMap<u64, u64>,
+}
+
+impl Memic {
+    pub(crate) fn new(caps: &DeviceMemCap) -> Self {
+        let start = caps.memic_bar_start_addr();
+        let size = if caps.memic() {
+            caps.memic_bar_size()
+        } else {
+            0
+        };
+        Self {
+            window: start..start + u64::from(size),
+            bytes: RefCell::new(vec![0; size as usize]),
+            allocated: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the bus finds it at this place of the BAR.
+    pub(crate) fn shows(&self, offset: u64) -> bool {
+        self.window.contains(&offset)
+    }
+
+    /// Where the part of the BAR begins that is not for UARs.
+    pub(crate) fn begins(&self) -> u64 {
+        match self.window.is_empty() {
+            true => u64::MAX,
+            false => self.window.start,
+        }
+    }
+
+    /// Bytes that are allocated.
+    pub(crate) fn used(&self) -> u64 {
+        self.allocated.values().sum()
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.allocated.keys().map(|&place| place as u32)
+    }
+
+    /// Whether a range lies in the window.
+    pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
+        self.window.start <= range.start && range.end <= self.window.end
+    }
+
+    /// Whether a range lies in one allocation.
+    pub(crate) fn is_allocated(&self, range: &Range<u64>) -> bool {
+        let last = self.allocated.range(..=range.start).next_back();
+        last.is_some_and(|(start, len)| range.end <= start + len)
+    }
+
+    /// Allocates `len` bytes in a part of the window.
+    pub(crate) fn alloc(&mut self, range: Range<u64>, len: u64, align: u64) -> Option<u64> {
+        let mut at = range.start.next_multiple_of(align);
+        for (&start, &taken) in &self.allocated {
+            if at + len > start && at < start + taken {
+                at = (start + taken).next_multiple_of(align);
+            }
+        }
+        (at + len <= range.end).then(|| {
+            self.allocated.insert(at, len);
+            at
+        })
+    }
+
+    /// Frees what was allocated at this place with this length.
+    pub(crate) fn free(&mut self, start: u64, len: u64) -> bool {
+        let known = self.allocated.get(&start) == Some(&len);
+        if known {
+            self.allocated.remove(&start);
+        }
+        known
+    }
+
+    pub(crate) fn read(&self, place: u64, data: &mut [u8]) -> bool {
+        let (bytes, at) = (self.bytes.borrow(), place.wrapping_sub(self.window.start));
+        let from = usize::try_from(at).ok();
+        match from.and_then(|at| bytes.get(at..at.checked_add(data.len())?)) {
+            Some(bytes) => data.copy_from_slice(bytes),
+            None => return false,
+        }
+        true
+    }
+
+    pub(crate) fn write(&self, place: u64, data: &[u8]) -> bool {
+        let (mut bytes, at) = (
+            self.bytes.borrow_mut(),
+            place.wrapping_sub(self.window.start),
+        );
+        let from = usize::try_from(at).ok();
+        match from.and_then(|at| bytes.get_mut(at..at.checked_add(data.len())?)) {
+            Some(bytes) => bytes.copy_from_slice(data),
+            None => return false,
+        }
+        true
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.allocated.clear();
+    }
+}
