@@ -242,7 +242,7 @@ fn what_cannot_be_a_key_is_refused() {
     let node = &mut pair.a;
     let memory = node.host.alloc(16384, 16384);
     type Change = fn(&mut CreateMkeyIn);
-    let cases: [(Change, Syndrome); 8] = [
+    let cases: [(Change, Syndrome); 9] = [
         (
             |i| {
                 context(i).set_pd(0xffff);
@@ -251,9 +251,16 @@ fn what_cannot_be_a_key_is_refused() {
         ),
         (
             |i| {
-                context(i).set_access_mode_4_2(1);
+                context(i).set_access_mode_4_2(1).set_access_mode_1_0(0);
             },
             Syndrome::MkeyMode,
+        ),
+        (
+            // Device memory that was not allocated.
+            |i| {
+                context(i).set_access_mode_4_2(1).set_access_mode_1_0(1);
+            },
+            Syndrome::MkeyMemic,
         ),
         (
             |i| {
