@@ -174,11 +174,11 @@ pub use ethernet::{
     EthernetOffload, EthernetQueue, EthernetReceive, EthernetReceiveError, EthernetSend,
     EthernetSendError, EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr, FlowCounter,
     FlowCounterId, FlowError, FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot, FlowSpec,
-    FlowTable, FlowTraffic, FlowType, FrameHash, HashFields, HashFunction, HashedPackets,
-    IndirectionTable, Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter,
-    QueueFailure, RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash,
-    SentFrame, StrideFault, StridedBurst, StridedFrame, StridingCounters, StridingInit,
-    StridingReceive,
+    FlowTable, FlowTraffic, FlowType, ForwardCounters, ForwardError, ForwardInit, Forwarder,
+    FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable, Ipv4Filter, Ipv6Filter,
+    MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure, RawPacketError, RawPacketQp,
+    ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame, StrideFault, StridedBurst,
+    StridedFrame, StridingCounters, StridingInit, StridingReceive,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

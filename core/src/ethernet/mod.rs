@@ -56,6 +56,7 @@ mod error;
 mod flow;
 mod flow_attr;
 mod flow_table;
+mod forward;
 mod limits;
 mod mtu;
 mod multi;
@@ -70,6 +71,7 @@ mod send;
 mod steering;
 mod strided;
 mod vport;
+mod work_queues;
 
 pub use counter::{FlowCounter, FlowCounterId, FlowTraffic};
 pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
@@ -81,6 +83,7 @@ pub use flow_attr::{
     EthFilter, FlowAttr, FlowFlags, FlowSpec, FlowType, Ipv4Filter, Ipv6Filter, PortFilter,
 };
 pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, FlowTable};
+pub use forward::{BURST, ForwardCounters, ForwardError, ForwardInit, Forwarder};
 pub use mtu::EthernetMtu;
 pub use multi::{MultiBurst, MultiSend, MultiSendInit};
 pub use queue::{EthernetInit, EthernetQueue};

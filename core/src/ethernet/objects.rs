@@ -4,8 +4,8 @@
 use core::alloc::Layout;
 
 use bareverbs_firmware_cmds::domain::{AllocTransportDomainIn, DeallocTransportDomainIn};
-use bareverbs_firmware_cmds::rq::DestroyRqIn;
-use bareverbs_firmware_cmds::sq::DestroySqIn;
+use bareverbs_firmware_cmds::rq::{DestroyRqIn, ModifyRqIn};
+use bareverbs_firmware_cmds::sq::{DestroySqIn, ModifySqIn};
 use bareverbs_firmware_cmds::tir::{CreateTirIn, DestroyTirIn};
 use bareverbs_firmware_cmds::tis::{CreateTisIn, DestroyTisIn};
 
@@ -156,6 +156,32 @@ impl<P: Platform> Drop for Object<'_, P> {
             );
         }
     }
+}
+
+/// Moves a send queue from state to state.
+pub(super) fn move_sq<P: Platform>(
+    device: &Device<'_, P>,
+    sqn: u32,
+    from: u8,
+    to: u8,
+) -> Result<(), CommandError> {
+    let mut command = ModifySqIn::new();
+    command.set_sqn(sqn).set_sq_state(from);
+    command.ctx_mut().set_state(to);
+    device.execute_no_output(&command)
+}
+
+/// Moves a receive queue from state to state.
+pub(super) fn move_rq<P: Platform>(
+    device: &Device<'_, P>,
+    rqn: u32,
+    from: u8,
+    to: u8,
+) -> Result<(), CommandError> {
+    let mut command = ModifyRqIn::new();
+    command.set_rqn(rqn).set_rq_state(from);
+    command.ctx_mut().set_state(to).set_vsd(true);
+    device.execute_no_output(&command)
 }
 
 /// Memory of a queue: the ring at a page's start, the doorbell record in a separate cache line, and what the driver

@@ -472,9 +472,6 @@ impl<E: Entry> Fields<E> {
         if self.is_error() {
             return self.write_failed_wc(wr_id, to);
         }
-        if self.op() == FRAME {
-            return self.write_frame_wc(wr_id, to);
-        }
         // Each word is read once.
         let source = self.entry.word::<SourceWord>();
         let immediate = self.entry.word::<ImmediateWord>();
@@ -495,6 +492,15 @@ impl<E: Entry> Fields<E> {
             vendor_err: 0,
             syndrome: 0,
         };
+    }
+
+    /// All fields of a completion that may be of a frame, which does not take the straight way.
+    #[inline]
+    pub(crate) fn write_any_wc(self, wr_id: u64, to: &mut Wc) {
+        match self.op() {
+            FRAME => self.write_frame_wc(wr_id, to),
+            _ => self.write_wc(wr_id, to),
+        }
     }
 
     /// Those of a frame.

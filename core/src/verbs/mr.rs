@@ -628,6 +628,11 @@ impl<P: Platform> Buffer<'_, P> {
         }
     }
 
+    /// Where its memory starts. Only another device may read or write it through this.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.memory.ptr()
+    }
+
     fn check(&self, offset: usize, len: usize) -> Result<(), OutOfRange> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(()),

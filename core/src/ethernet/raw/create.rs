@@ -14,18 +14,17 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn};
-use bareverbs_firmware_cmds::rq::CreateRqIn;
-use bareverbs_firmware_cmds::sq::CreateSqIn;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{ControlFlags, completion};
 
 use crate::device::Device;
 use crate::ethernet::domain::EthernetDomain;
 use crate::ethernet::limits::Limits;
-use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
+use crate::ethernet::objects::{Object, QueueMemory, WorkQueue};
 use crate::ethernet::raw::RawPacketQp;
 use crate::ethernet::raw::error::RawPacketError;
 use crate::ethernet::raw::object::RawObject;
+use crate::ethernet::work_queues::Completes;
 use crate::memory::record::DoorbellRecord;
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
@@ -40,8 +39,6 @@ use crate::verbs::qp::send::{Late, SendQueue};
 use crate::verbs::qp::state::QpState;
 use crate::verbs::qp::{CreateQpError, QpInitAttr, QpInitHandles};
 
-/// Binary logarithm of a send queue's block.
-const LOG_BLOCK: u8 = 6;
 /// Bytes of the Ethernet segment that inline headers fill before they go on behind it.
 const IN_SEGMENT: usize = 2;
 
@@ -213,15 +210,25 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         for cq in cqs {
             cq.slot.expect_packets();
         }
+        let completes = |cq: &CqHandle<'d, P>| Completes {
+            cqn: cq.cqn.number(),
+            user_index: index,
+        };
         let (mut tis, mut sq) = (None, None);
         if sizes.sq_blocks != 0 {
             let object = Object::tis(device, self.domain.number())?;
-            let queue = self.create_sq(pd, &init.send_cq, index, &sizes, object.number())?;
+            let ring = sizes.sq_blocks as usize * 64;
+            let memory = QueueMemory::new(device, ring, 0).map_err(CreateQpError::Memory)?;
+            let to = completes(&init.send_cq);
+            let queue = self.make_sq(pd, memory, sizes.sq_blocks, object.number(), to)?;
             (tis, sq) = (Some(object), Some(queue));
         }
         let (mut tir, mut rq) = (None, None);
         if sizes.rq_entries != 0 {
-            let queue = self.create_rq(pd, &init.recv_cq, index, &sizes)?;
+            let shape = (sizes.rq_entries, sizes.rq_stride);
+            let ring = shape.0 as usize * shape.1 as usize;
+            let memory = QueueMemory::new(device, ring, 0).map_err(CreateQpError::Memory)?;
+            let queue = self.make_rq(pd, memory, shape, completes(&init.recv_cq))?;
             tir = Some(Object::tir(device, self.domain.number(), queue.number())?);
             rq = Some(queue);
         }
@@ -248,75 +255,6 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         };
         publish(&object, &arrays, [&init.send_cq, &init.recv_cq]);
         Ok(queues(object, &sizes, &arrays, limits))
-    }
-
-    fn create_sq(
-        &self,
-        pd: &Pd<'d, P>,
-        cq: &CqHandle<'d, P>,
-        index: u32,
-        sizes: &QueueSizes,
-        tisn: u32,
-    ) -> Result<WorkQueue<'d, P>, RawPacketError> {
-        let (device, limits) = (self.device, &self.limits);
-        let ring = sizes.sq_blocks as usize * 64;
-        let memory = QueueMemory::new(device, ring, 0).map_err(CreateQpError::Memory)?;
-        memory.buffer.write_be64(memory.record, 0);
-        let mut command = CreateSqIn::new();
-        let context = command.ctx_mut();
-        context
-            .set_flush_in_error_en(true)
-            .set_state(state::RESET)
-            .set_min_wqe_inline_mode(limits.inline_mode.number())
-            .set_ts_format(limits.send_clock)
-            .set_user_index(index)
-            .set_cqn(cq.cqn.number())
-            .set_tis_lst_sz(1)
-            .set_tis_num_0(tisn);
-        let wq = context.wq_mut();
-        wq.set_pd(pd.pdn().number())
-            .set_uar_page(device.qp_uar().number())
-            .set_log_wq_stride(LOG_BLOCK)
-            .set_log_wq_sz(sizes.sq_blocks.ilog2() as u8);
-        let pages = memory.describe(wq);
-        let queue = WorkQueue::create(device, Kind::Sq, memory, &pages, |tail| {
-            let created = device.execute_with(&command, tail, &mut []);
-            created.map(|out| out.sqn())
-        })?;
-        Ok(queue)
-    }
-
-    fn create_rq(
-        &self,
-        pd: &Pd<'d, P>,
-        cq: &CqHandle<'d, P>,
-        index: u32,
-        sizes: &QueueSizes,
-    ) -> Result<WorkQueue<'d, P>, RawPacketError> {
-        let device = self.device;
-        let ring = sizes.rq_entries as usize * sizes.rq_stride as usize;
-        let memory = QueueMemory::new(device, ring, 0).map_err(CreateQpError::Memory)?;
-        memory.buffer.write_be64(memory.record, 0);
-        let mut command = CreateRqIn::new();
-        let context = command.ctx_mut();
-        context
-            // Tags stay in the frame.
-            .set_vsd(true)
-            .set_flush_in_error_en(true)
-            .set_state(state::RESET)
-            .set_ts_format(self.limits.receive_clock)
-            .set_user_index(index)
-            .set_cqn(cq.cqn.number());
-        let wq = context.wq_mut();
-        wq.set_pd(pd.pdn().number())
-            .set_log_wq_stride(sizes.rq_stride.ilog2() as u8)
-            .set_log_wq_sz(sizes.rq_entries.ilog2() as u8);
-        let pages = memory.describe(wq);
-        let queue = WorkQueue::create(device, Kind::Rq, memory, &pages, |tail| {
-            let created = device.execute_with(&command, tail, &mut []);
-            created.map(|out| out.rqn())
-        })?;
-        Ok(queue)
     }
 }
 

@@ -4,10 +4,10 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Release};
 
-use bareverbs_firmware_cmds::rq::{ModifyRqIn, QueryRqIn};
-use bareverbs_firmware_cmds::sq::{ModifySqIn, QuerySqIn};
+use bareverbs_firmware_cmds::rq::QueryRqIn;
+use bareverbs_firmware_cmds::sq::QuerySqIn;
 
-use crate::ethernet::objects::state;
+use crate::ethernet::objects::{move_rq, move_sq, state};
 use crate::ethernet::raw::RawPacketQp;
 use crate::ethernet::raw::object::RawObject;
 use crate::memory::slots::{DEAD, error_flags};
@@ -133,23 +133,17 @@ impl<P: Platform> RawObject<'_, P> {
     }
 
     fn move_rq(&self, from: u8, to: u8) -> Result<(), CommandError> {
-        let Some(rq) = self.rq.as_ref().filter(|_| from != to) else {
-            return Ok(());
-        };
-        let mut command = ModifyRqIn::new();
-        command.set_rqn(rq.number()).set_rq_state(from);
-        command.ctx_mut().set_state(to).set_vsd(true);
-        self.device.execute_no_output(&command)
+        match self.rq.as_ref().filter(|_| from != to) {
+            Some(rq) => move_rq(self.device, rq.number(), from, to),
+            None => Ok(()),
+        }
     }
 
     fn move_sq(&self, from: u8, to: u8) -> Result<(), CommandError> {
-        let Some(sq) = self.sq.as_ref().filter(|_| from != to) else {
-            return Ok(());
-        };
-        let mut command = ModifySqIn::new();
-        command.set_sqn(sq.number()).set_sq_state(from);
-        command.ctx_mut().set_state(to);
-        self.device.execute_no_output(&command)
+        match self.sq.as_ref().filter(|_| from != to) {
+            Some(sq) => move_sq(self.device, sq.number(), from, to),
+            None => Ok(()),
+        }
     }
 
     /// Moves the queues to where the QP's state has them, and records it.

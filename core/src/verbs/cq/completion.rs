@@ -192,11 +192,17 @@ impl Completion<'_> {
     #[inline]
     pub fn to_wc(&self) -> Wc {
         let mut wc = Wc::EMPTY;
-        self.write_wc(&mut wc);
+        self.write_any_wc(&mut wc);
         wc
     }
 
     /// The same, where they are to lie.
+    #[inline]
+    pub(crate) fn write_any_wc(&self, to: &mut Wc) {
+        self.fields().write_any_wc(self.wr_id(), to);
+    }
+
+    /// The same for what is no frame.
     #[inline(always)]
     pub(crate) fn write_wc(&self, to: &mut Wc) {
         self.fields().write_wc(self.wr_id(), to);

@@ -227,7 +227,7 @@ impl<P: Platform> Batch<'_, '_, P> {
             Err(Unusual::Something) => {
                 ring.next_slow();
                 ring.found
-                    .map(|found| Completion::new(found).write_wc(to))
+                    .map(|found| Completion::new(found).write_any_wc(to))
                     .is_some()
             }
         }

@@ -1,0 +1,610 @@
+//! Forwarding: what one port receives goes out by another one, from the memory that it came into.
+//!
+//! A [`Forwarder`] is one direction of one lane: a receive queue on one port, a send queue on the other, and frame buffers that
+//! both devices reach. A frame is not copied and, but for cards that require headers inline, not read: the request that sends it
+//! names the buffer, with the new addresses inline before it. Its buffer is received into again once the other device has sent
+//! it; as both sides work in order, this is told for a whole burst by one completion.
+//!
+//! There are as many sends as buffers, so a send queue is never full: what comes faster than it can go out finds no buffer, and
+//! the receiving device drops it and counts that.
+
+// UNSAFETY: says which memory is the rings, and gives frame buffers to two devices.
+#![expect(unsafe_code)]
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use bareverbs_firmware_cmds::cqe::{
+    ByteCountWord, ErrorWord, Format, IndexWord, Opcode as CqeOpcode, Syndrome, TailWord,
+};
+use bareverbs_firmware_cmds::doorbell::{self, ReceiveRecord};
+use bareverbs_firmware_cmds::numbers::{LKey, Qpn, Rqn};
+use bareverbs_firmware_cmds::word::Word;
+use bareverbs_firmware_cmds::wqe::{
+    ControlFlags, EthernetInlineWord, Opcode, SEGMENT_UNIT, completion, data_segment, ethernet,
+};
+
+use crate::device::Device;
+use crate::ethernet::HEADER_LEN;
+use crate::ethernet::domain::EthernetDomain;
+use crate::ethernet::error::{EthernetError, QueueFailure};
+use crate::ethernet::objects::{Object, QueueMemory, WorkQueue, state};
+use crate::ethernet::work_queues::Completes;
+use crate::memory::cqe_ring::Cqe;
+use crate::memory::record::DoorbellRecord;
+use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
+use crate::platform::Platform;
+use crate::types::error::CommandError;
+use crate::types::gid::Mac;
+use crate::types::sge::{Access, Sge};
+use crate::verbs::cq::{Cq, CqError, CqInit};
+use crate::verbs::mr::{Buffer, Mr};
+use crate::verbs::pd::Pd;
+
+/// Frames that one call of [`Forwarder::forward`] takes at most.
+pub const BURST: usize = 32;
+/// Both addresses.
+const ADDRESSES: usize = 12;
+/// Size of a request: control, Ethernet, as much again for headers, data.
+const BLOCK: usize = 64;
+/// Where the data segment stands behind inline headers, and where without.
+const DATA_AT: usize = 48;
+const DATA_AT_ONCE: usize = 32;
+
+/// A lane to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardInit {
+    /// Frames under way, rounded up to a power of two.
+    pub frames: u32,
+    /// Bytes of the longest frame.
+    pub frame_len: u32,
+    /// Destination and source address that frames leave with; without, they keep their own.
+    pub addresses: Option<[Mac; 2]>,
+    /// Which completion vector the queues use.
+    pub comp_vector: u16,
+}
+
+impl Default for ForwardInit {
+    /// 1024 frames of up to 1522 bytes, which keep their addresses.
+    fn default() -> Self {
+        Self {
+            frames: 1024,
+            frame_len: 1522,
+            addresses: None,
+            comp_vector: 0,
+        }
+    }
+}
+
+/// What went through a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForwardCounters {
+    /// Frames received.
+    pub received: u64,
+    /// Frames handed to the other port.
+    pub sent: u64,
+    /// Frames that were longer than the buffers, shorter than their headers, or whose completion contradicts itself.
+    pub dropped: u64,
+    /// Completions that fitted nothing. Anything but 0 means a broken device.
+    pub garbage_completions: u64,
+}
+
+/// Why a lane has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardError {
+    /// The receiving device has stopped its queue.
+    Receive(QueueFailure),
+    /// The sending device has stopped its queue.
+    Send(QueueFailure),
+    /// A completion queue failed.
+    Cq(CqError),
+}
+
+impl fmt::Display for ForwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Receive(failure) => write!(f, "receiving: {failure}"),
+            Self::Send(failure) => write!(f, "sending: {failure}"),
+            Self::Cq(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ForwardError {}
+
+/// One direction of a lane between two ports. `Send`, allocation-free, without locks.
+pub struct Forwarder<'d, P: Platform> {
+    rx: Cq<'d, P>,
+    tx: Cq<'d, P>,
+    ring: SendRing,
+    sq_record: DoorbellRecord,
+    rq_record: DoorbellRecord,
+    /// Where the next request starts.
+    cursor: Cursor,
+    /// Frames, minus 1.
+    mask: u32,
+    /// Receives posted and completed, sends posted and completed, counted on.
+    rx_head: u32,
+    rx_tail: u32,
+    tx_head: u32,
+    tx_tail: u32,
+    /// Bursts whose buffers are still the sender's.
+    burst_head: u32,
+    burst_tail: u32,
+    /// The first buffer as the sender's requests name it.
+    addr: u64,
+    lkey: LKey,
+    stride: u32,
+    frame_len: u32,
+    /// Bytes at the frame's start that the request itself has.
+    inline: u32,
+    /// The sender requires more of the header than the addresses.
+    reads_headers: bool,
+    doorbell: u32,
+    /// The Ethernet segment with the addresses, and the rest of them, as they lie in memory.
+    segments: [u64; 4],
+    out: &'d Device<'d, P>,
+    failure: Option<ForwardError>,
+    counters: ForwardCounters,
+    // In the order in which they have to go.
+    rq: WorkQueue<'d, P>,
+    sq: WorkQueue<'d, P>,
+    tis: Object<'d, P>,
+    shared: Option<Mr<'d, P>>,
+    frames: Option<Buffer<'d, P>>,
+}
+
+impl<'d, P: Platform> EthernetDomain<'d, P> {
+    /// Creates a lane for what this port receives into [`Forwarder::number`]: `to` is the domain of the other port (or of this
+    /// one), with a protection domain of its device.
+    ///
+    /// # Errors
+    /// [`EthernetError`] says which size does not go, what the cards lack, or what the firmware refused.
+    pub fn create_forwarder(
+        &self,
+        pd: &Pd<'d, P>,
+        to: (&Self, &Pd<'d, P>),
+        init: &ForwardInit,
+    ) -> Result<Forwarder<'d, P>, EthernetError> {
+        let (out, out_pd) = to;
+        let most = 1_u32 << self.limits.log_queue.min(out.limits.log_queue);
+        let size = |field, asked: u32, limit: u32| EthernetError::Size {
+            field,
+            asked: asked.into(),
+            limit: limit.into(),
+        };
+        if init.frames == 0 || init.frames > most {
+            return Err(size("frames", init.frames, most));
+        }
+        if !(64..=1 << 14).contains(&init.frame_len) {
+            return Err(size("frame_len", init.frame_len, 1 << 14));
+        }
+        let demanded = out.limits.min_inline();
+        if demanded > super::FRAME_OVERHEAD {
+            return Err(EthernetError::Unsupported {
+                what: "sending with no more than the Ethernet header inline",
+            });
+        }
+        let reads_headers = demanded != 0;
+        let inline = match (demanded, init.addresses) {
+            (0, None) => 0,
+            (0, Some(_)) => ADDRESSES,
+            (demanded, _) => demanded,
+        };
+        let frames = init.frames.next_power_of_two();
+        let stride = init.frame_len.next_multiple_of(64);
+        let buffer = pd
+            .alloc_buffer(frames as usize * stride as usize, Access::LOCAL_WRITE)
+            .map_err(EthernetError::Buffer)?;
+        let cq = |device: &'d Device<'d, P>| {
+            let cq = device.create_cq(CqInit {
+                comp_vector: init.comp_vector,
+                ..CqInit::new(frames)
+            });
+            cq.map_err(EthernetError::Cq)
+        };
+        let (rx, tx) = (cq(self.device)?, cq(out.device)?);
+        let memory = QueueMemory::new(self.device, frames as usize * SEGMENT_UNIT, 0);
+        let memory = memory.map_err(EthernetError::Memory)?;
+        for frame in 0..frames as usize {
+            let at = buffer.addr() + frame as u64 * u64::from(stride);
+            let request = data_segment(init.frame_len, buffer.lkey(), at);
+            memory.buffer.write_bytes(frame * SEGMENT_UNIT, &request);
+        }
+        let completes = |cq: &Cq<'d, P>| Completes {
+            cqn: cq.cqn().number(),
+            user_index: cq.index,
+        };
+        let shape = (frames, SEGMENT_UNIT as u32);
+        let rq = self.make_rq(pd, memory, shape, completes(&rx))?;
+        let tis = Object::tis(out.device, out.domain.number())?;
+        let blocks = frames.max(2);
+        // A counter for each block, an identifier, and for each burst where it ends.
+        let notes = 4 * blocks as usize + 8 + 8 * frames as usize;
+        let memory = QueueMemory::new(out.device, blocks as usize * BLOCK, notes);
+        let memory = memory.map_err(EthernetError::Memory)?;
+        let sq = out.make_sq(out_pd, memory, blocks, tis.number(), completes(&tx))?;
+        let (shared, addr, lkey) =
+            if core::ptr::addr_eq(self.device, out.device) && pd.pdn() == out_pd.pdn() {
+                (None, buffer.addr(), buffer.lkey())
+            } else {
+                // SAFETY: the memory is a buffer's, which the host only reads and writes as bytes of a device, and which is
+                // freed only after the key is gone (`destroy`).
+                let shared = unsafe { out_pd.reg_mr(buffer.region(), Access::empty()) };
+                let shared = shared.map_err(EthernetError::Buffer)?;
+                let (addr, lkey) = (shared.addr(), shared.lkey());
+                (Some(shared), addr, lkey)
+            };
+        let (send, receive) = (sq.memory(), rq.memory());
+        let parts = SendRingParts {
+            base: send.buffer.part(0),
+            heads: send.buffer.part(send.notes + 8),
+            wr_ids: send.buffer.part(send.notes),
+            blocks,
+            wrs: 1,
+        };
+        // SAFETY: ring, records and notes lie in the memory of the queues, which the forwarder owns and destroys as a whole.
+        let (ring, sq_record, rq_record) = unsafe {
+            (
+                SendRing::new(parts),
+                DoorbellRecord::new(send.buffer.part(send.record)),
+                DoorbellRecord::new(receive.buffer.part(receive.record)),
+            )
+        };
+        let mut forwarder = Forwarder {
+            cursor: Cursor::new(Qpn::from_low_bits(sq.number())),
+            rx,
+            tx,
+            ring,
+            sq_record,
+            rq_record,
+            mask: frames - 1,
+            rx_head: 0,
+            rx_tail: 0,
+            tx_head: 0,
+            tx_tail: 0,
+            burst_head: 0,
+            burst_tail: 0,
+            addr,
+            lkey,
+            stride,
+            frame_len: init.frame_len,
+            inline: inline as u32,
+            reads_headers,
+            doorbell: (out.device.qp_uar().bar_offset() + doorbell::SEND) as u32,
+            segments: segments(inline, init.addresses),
+            out: out.device,
+            failure: None,
+            counters: ForwardCounters::default(),
+            rq,
+            sq,
+            tis,
+            shared,
+            frames: Some(buffer),
+        };
+        forwarder.post(frames);
+        forwarder.start(self.device)?;
+        Ok(forwarder)
+    }
+}
+
+/// The Ethernet segment and what is inline behind it.
+fn segments(inline: usize, addresses: Option<[Mac; 2]>) -> [u64; 4] {
+    let mut bytes = [0; 32];
+    let mut word = EthernetInlineWord(0);
+    word.set_inline_hdr_sz(inline as u16);
+    let mut segment = [0; SEGMENT_UNIT];
+    word.write(&mut segment);
+    bytes[..SEGMENT_UNIT].copy_from_slice(&segment);
+    if let Some([to, from]) = addresses {
+        bytes[ethernet::INLINE_START..][..6].copy_from_slice(&to);
+        bytes[ethernet::INLINE_START + 6..][..6].copy_from_slice(&from);
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    core::array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word)))
+}
+
+/// Which of a lane's frames a completion of the receiving device is of.
+enum Came {
+    /// So many bytes in the buffer with this number.
+    Frame(u32, u32),
+    /// Something else.
+    Other,
+}
+
+impl<'d, P: Platform> Forwarder<'d, P> {
+    /// The receive queue's number, for [indirection tables](super::IndirectionTable) and [targets](super::EthernetTarget).
+    #[must_use]
+    pub fn number(&self) -> Rqn {
+        Rqn::from_low_bits(self.rq.number())
+    }
+
+    /// What went through.
+    #[must_use]
+    pub fn counters(&self) -> ForwardCounters {
+        self.counters
+    }
+
+    /// Frames that wait in the sending device, as far as completions have been looked at.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.tx_head.wrapping_sub(self.tx_tail)
+    }
+
+    fn start(&self, device: &Device<'d, P>) -> Result<(), CommandError> {
+        super::objects::move_sq(self.out, self.sq.number(), state::RESET, state::READY)?;
+        super::objects::move_rq(device, self.rq.number(), state::RESET, state::READY)
+    }
+
+    /// Gives buffers to the receiving device: all up to this one.
+    fn post(&mut self, head: u32) {
+        self.rx_head = head;
+        let mut record = ReceiveRecord(0);
+        record.set_counter(head as u16);
+        self.rq_record.post(record);
+    }
+
+    /// Forwards what has come, [`BURST`] frames at most, with one doorbell. Returns how many went out.
+    ///
+    /// # Errors
+    /// [`ForwardError`] once a device has stopped its queue, and then always.
+    #[inline]
+    pub fn forward(&mut self) -> Result<u32, ForwardError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        self.complete()?;
+        let (first, sent) = (self.rx_tail, self.tx_head);
+        let mut last = 0;
+        let mut at = None;
+        for _ in 0..BURST {
+            let Some((entry, tail)) = self.rx.peek_entry() else {
+                break;
+            };
+            let Came::Frame(slot, length) = self.look(entry, tail) else {
+                self.other(entry, tail);
+                continue;
+            };
+            let wqe = self.ring.wqe(self.cursor);
+            let data = Sge::new(
+                self.addr + u64::from(slot * self.stride + self.inline),
+                length - self.inline,
+                self.lkey,
+            );
+            if self.inline == 0 {
+                wqe.put_words::<16, 2>([self.segments[0], self.segments[1]]);
+                wqe.put_data_at::<DATA_AT_ONCE>(&data);
+            } else {
+                wqe.put_words::<16, 4>(self.segments);
+                if self.reads_headers {
+                    self.put_headers(wqe.offset(), slot);
+                }
+                wqe.put_data_at::<DATA_AT>(&data);
+            }
+            let units = if self.inline == 0 { 3 } else { 4 };
+            let control = self.cursor.control(Opcode::Send as u8, units);
+            wqe.put_word(control);
+            wqe.put_word(ControlFlags::new(0, 0));
+            last = control.to_memory();
+            at = Some(self.cursor);
+            self.cursor = self.cursor.behind(1);
+            self.tx_head = self.tx_head.wrapping_add(1);
+        }
+        if first != self.rx_tail {
+            self.rx.publish_taken();
+            self.end_burst();
+        }
+        if let Some(at) = at {
+            // The last one tells that all are done.
+            let flags = ControlFlags::new(completion::ALWAYS, 0);
+            self.ring.wqe(at).put_word(flags);
+            self.ring_doorbell(last);
+        } else if let Err(error) = self.rx.check() {
+            return self.fail(ForwardError::Cq(error));
+        }
+        let went = self.tx_head.wrapping_sub(sent);
+        self.counters.received += u64::from(went);
+        self.counters.sent += u64::from(went);
+        Ok(went)
+    }
+
+    /// Takes a completion of the receiving device, if it is that of the next buffer and a frame lies there.
+    #[inline(always)]
+    fn look(&mut self, entry: Cqe, tail: TailWord) -> Came {
+        let ours = entry.word::<IndexWord>().0 == self.rx.index;
+        let next = (u32::from(tail.wqe_counter()) ^ self.rx_tail) & self.mask == 0;
+        const WHOLE: u8 = (CqeOpcode::ResponderSend as u8) << 4 | (Format::NoInline as u8) << 2;
+        // Opcode and format of the last byte.
+        let whole = tail.op_own() & 0xfc == WHOLE;
+        let length = entry.word::<ByteCountWord>().byte_cnt();
+        let (least, most) = (self.inline.max(HEADER_LEN as u32), self.frame_len);
+        let fits = length.wrapping_sub(least + 1) < most - least;
+        if !(ours && next && whole && fits && self.rx_tail != self.rx_head) {
+            return Came::Other;
+        }
+        self.rx.advance_entry(entry);
+        let slot = self.rx_tail & self.mask;
+        self.rx_tail = self.rx_tail.wrapping_add(1);
+        Came::Frame(slot, length)
+    }
+
+    /// A completion of the receiving device that is not of a frame to be sent.
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, entry: Cqe, tail: TailWord) {
+        self.rx.advance_entry(entry);
+        let ours = entry.word::<IndexWord>().srqn_uidx() == self.rx.index;
+        let posted = ours && self.rx_tail != self.rx_head;
+        let next = (u32::from(tail.wqe_counter()) ^ self.rx_tail) & self.mask == 0;
+        match CqeOpcode::from_number(tail.last().opcode()) {
+            Some(CqeOpcode::ResponderSend) if posted && next => {}
+            Some(CqeOpcode::ResponderError) if posted => {
+                let failure = QueueFailure::of(entry.word::<ErrorWord>());
+                // What is too long costs its buffer, and the queue goes on.
+                if failure.syndrome != Syndrome::LocalLength {
+                    let failure = ForwardError::Receive(failure);
+                    self.failure = Some(self.failure.unwrap_or(failure));
+                }
+            }
+            _ => {
+                self.counters.garbage_completions += 1;
+                log::warn!("a completion that fits no buffer was dropped");
+                // The place in the ring is the device's again even if no frame is.
+                self.rx.publish_taken();
+                return;
+            }
+        }
+        self.rx_tail = self.rx_tail.wrapping_add(1);
+        self.counters.received += 1;
+        self.counters.dropped += 1;
+    }
+
+    /// Copies the headers that the sending device requires inline, but for addresses that are new.
+    #[cold]
+    #[inline(never)]
+    fn put_headers(&self, wqe: usize, slot: u32) {
+        let mut headers = [0; super::FRAME_OVERHEAD];
+        let inline = (self.inline as usize).min(headers.len());
+        let headers = &mut headers[..inline];
+        if let Some(frames) = &self.frames {
+            // Inside the buffer, as the slot is.
+            let _ = frames.copy_out((slot * self.stride) as usize, headers);
+        }
+        let at = wqe + 16 + ethernet::INLINE_START;
+        let has_new = self.segments[1..].iter().skip(1).any(|&word| word != 0);
+        let from = if has_new { ADDRESSES } else { 0 };
+        self.ring.put_bytes(at + from, &headers[from..]);
+    }
+
+    /// Notes where a burst ends.
+    fn end_burst(&mut self) {
+        let memory = self.sq.memory();
+        let at = memory.notes + 8 + 4 * (self.ring.blocks() as usize);
+        let at = at + 8 * (self.burst_head & self.mask) as usize;
+        let ends = u64::from(self.rx_tail) << 32 | u64::from(self.tx_head);
+        memory.buffer.write_be64(at, ends);
+        self.burst_head = self.burst_head.wrapping_add(1);
+    }
+
+    fn ring_doorbell(&mut self, last: u64) {
+        self.sq_record.post(self.cursor.record());
+        let platform = self.out.platform();
+        let doorbell = bareverbs_firmware_cmds::wqe::ControlWord::from_memory(last);
+        platform.write_be64(self.doorbell as usize, doorbell.0);
+    }
+
+    /// Takes completions of the sending device, and gives the buffers of the bursts that are done to the receiving one.
+    fn complete(&mut self) -> Result<(), ForwardError> {
+        let mut any = false;
+        // No more than can be there at once, so that a broken device cannot block the caller.
+        for _ in 0..=self.mask {
+            let Some((entry, tail)) = self.tx.peek_entry() else {
+                break;
+            };
+            self.tx.advance_entry(entry);
+            any = true;
+            self.sent(entry, tail);
+        }
+        if any {
+            self.tx.publish_taken();
+        } else if let Err(error) = self.tx.check() {
+            return self.fail(ForwardError::Cq(error)).map(drop);
+        }
+        let notes = self.sq.memory().notes + 8 + 4 * (self.ring.blocks() as usize);
+        let mut free = None;
+        while self.burst_tail != self.burst_head {
+            let at = notes + 8 * (self.burst_tail & self.mask) as usize;
+            let memory = self.sq.memory();
+            let [rx_end, tx_end] = [at, at + 4].map(|at| memory.buffer.read_be32(at));
+            if self.tx_tail.wrapping_sub(tx_end).cast_signed() < 0 {
+                break;
+            }
+            free = Some(rx_end);
+            self.burst_tail = self.burst_tail.wrapping_add(1);
+        }
+        if let Some(free) = free {
+            self.post(free.wrapping_add(self.mask + 1));
+        }
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// A completion of the sending device: all up to the one that it names are done.
+    fn sent(&mut self, entry: Cqe, tail: TailWord) {
+        let ours = entry.word::<IndexWord>().srqn_uidx() == self.tx.index
+            && tail.qpn() == self.sq.number();
+        let done = tail.wqe_counter().wrapping_sub(self.tx_tail as u16);
+        let inside = u32::from(done) < self.outstanding();
+        match CqeOpcode::from_number(tail.last().opcode()) {
+            Some(CqeOpcode::Requester) if ours && inside => {}
+            Some(CqeOpcode::RequesterError) if ours && inside => {
+                let failure = ForwardError::Send(QueueFailure::of(entry.word::<ErrorWord>()));
+                self.failure = Some(self.failure.unwrap_or(failure));
+            }
+            _ => {
+                self.counters.garbage_completions += 1;
+                log::warn!("a completion that fits no frame sent was dropped");
+                return;
+            }
+        }
+        self.tx_tail = self.tx_tail.wrapping_add(u32::from(done) + 1);
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: ForwardError) -> Result<u32, ForwardError> {
+        self.failure = Some(failure);
+        Err(failure)
+    }
+
+    /// Destroys everything in order; goes on after a refusal, and returns the first one.
+    fn take_down(&mut self) -> Result<(), CommandError> {
+        let queues = self.rq.destroy().and(self.sq.destroy());
+        let mut first = queues.and(self.tis.destroy());
+        if let Some(shared) = self.shared.take()
+            && let Err((shared, error)) = shared.dereg()
+        {
+            // The other device may still read the buffers: neither is ever freed.
+            core::mem::forget(shared);
+            core::mem::forget(self.frames.take());
+            first = first.and(Err(error));
+        }
+        first
+    }
+
+    /// Destroys the lane, as dropping does, and returns the firmware's first refusal.
+    ///
+    /// # Errors
+    /// If the firmware refuses, most likely as a table or a target names the queue.
+    pub fn destroy(mut self) -> Result<(), CommandError> {
+        self.take_down()
+    }
+}
+
+impl<P: Platform> Drop for Forwarder<'_, P> {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            log::warn!("a lane stays with its devices: {error}");
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Forwarder<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarder")
+            .field("rqn", &format_args!("{:#x}", self.rq.number()))
+            .field("sqn", &format_args!("{:#x}", self.sq.number()))
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a buffer lies, for another device.
+impl<P: Platform> Buffer<'_, P> {
+    /// Its memory. Only a device may read or write it through this.
+    fn region(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.start(), self.len())
+    }
+}

@@ -1,0 +1,108 @@
+//! Forwards Ethernet frames between two ports, with as many queues on each as there are threads: hashes of the headers (RSS)
+//! spread what comes, so that the frames of a flow stay in order. As DPDK's l2fwd does, frames leave with the port's address
+//! as source and 02:00:00:00:00:PORT as destination, unless --keep-addresses.
+//!
+//! By default both ports are device models, and a generator on two more models sends frames through them, both ways, and checks
+//! that each comes out exactly once.
+
+mod generator;
+mod ports;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bareverbs_command_line::{List, concat, listed, within};
+use bareverbs_examples::program;
+use bareverbs_node::vfio::VfioDevice;
+use bareverbs_node::{DEVICE_VARIABLE, DeviceName, DevicePlatform};
+use bpaf::Bpaf;
+use generator::{Bed, Stream};
+use ports::{Forwarding, Rates};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Forwards frames between two Ethernet ports.
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(options)]
+struct Options {
+    /// "model", or two cards as vfio:BDF,vfio:BDF, the functions at these PCI addresses.
+    #[bpaf(
+        long,
+        env(DEVICE_VARIABLE),
+        argument::<List<DeviceName>>("DEVICE"),
+        some("no device"),
+        map(concat),
+        fallback(vec![DeviceName::Model]),
+        format_fallback(listed)
+    )]
+    device: Vec<DeviceName>,
+    /// Queues on each port, and threads.
+    #[bpaf(short('n'), argument("COUNT"), guard(within(1..=64), "not 1 to 64"), fallback(2), display_fallback)]
+    lanes: u32,
+    /// Leaves the frames' addresses as they are.
+    keep_addresses: bool,
+    /// With cards: ends after so many seconds; 0 goes on.
+    #[bpaf(short('t'), argument("SECONDS"), fallback(0), display_fallback)]
+    seconds: u64,
+    /// With the model: frames that the generator sends each way.
+    #[bpaf(short('f'), argument("FRAMES"), fallback(20_000), display_fallback)]
+    frames: u32,
+    /// With the model: bytes of each frame.
+    #[bpaf(short('S'), argument("BYTES"), guard(within(64..=1514), "not 64 to 1514"), fallback(64), display_fallback)]
+    size: usize,
+}
+
+fn main() -> ExitCode {
+    program::main("l2fwd", &options(), Options::run)
+}
+
+impl Options {
+    fn forwarding(&self) -> Forwarding {
+        Forwarding {
+            lanes: self.lanes as usize,
+            keep_addresses: self.keep_addresses,
+            frame_len: 1522,
+        }
+    }
+
+    fn run(&self) -> Result<()> {
+        match self.device[..] {
+            [DeviceName::Model] => {
+                let stream = Stream {
+                    frames: self.frames,
+                    size: self.size,
+                    flows: 256,
+                    seed: 1,
+                    foreign: false,
+                };
+                let passed = Bed::new().run(&self.forwarding(), stream, show)?;
+                println!("{passed}");
+                Ok(())
+            }
+            [DeviceName::Vfio(one), DeviceName::Vfio(other)] => {
+                let open = |address| Result::Ok(DevicePlatform::from(VfioDevice::open(address)?));
+                let ports = [open(one)?, open(other)?];
+                let mut left = self.seconds;
+                self.forwarding().run(ports, &mut |rates| {
+                    show(rates);
+                    left = left.saturating_sub(1);
+                    self.seconds == 0 || left > 0
+                })?;
+                Ok(())
+            }
+            _ => Err(
+                "it takes two ports: name two cards, vfio:BDF,vfio:BDF, or none for the model"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// How often rates are shown.
+const PERIOD: Duration = Duration::from_secs(1);
+
+fn show(rates: &Rates) {
+    println!("{rates}");
+}

@@ -1,0 +1,303 @@
+//! The two ports: queues, targets and rules, and a thread for each lane.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bareverbs::verbs::{
+    Config, Cqs, Device, EthernetDomain, EthernetTarget, FlowAction, FlowMatch, FlowRuleInit,
+    FlowSlot, ForwardInit, Forwarder, HashedPackets, PageChunks, Platform, Qps, Resources, Rqn,
+    RssHash, Srqs,
+};
+
+use crate::{PERIOD, Result};
+
+/// How to forward.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forwarding {
+    pub(crate) lanes: usize,
+    pub(crate) keep_addresses: bool,
+    /// Bytes of the longest frame.
+    pub(crate) frame_len: u32,
+}
+
+/// Frames of a lane, both ways, and how long its thread was at work.
+#[derive(Debug, Default)]
+struct Count {
+    sent: [AtomicU64; 2],
+    dropped: [AtomicU64; 2],
+    garbage: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+/// What a lane did since it was last looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lane {
+    /// Frames that went out, from the first port and from the second.
+    pub(crate) sent: [u64; 2],
+    pub(crate) dropped: [u64; 2],
+    pub(crate) garbage: u64,
+    /// Time that its thread spent on bursts with frames.
+    pub(crate) busy: Duration,
+}
+
+/// What all lanes did in some time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rates {
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) time: Duration,
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per_second = |frames: u64, time: Duration| frames as f64 / time.as_secs_f64().max(1e-9);
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let frames = lane.sent[0] + lane.sent[1];
+            writeln!(
+                f,
+                "lane {at}: {:.0} packets/s ({:.0} + {:.0}), {:.0} while at work, {} dropped",
+                per_second(frames, self.time),
+                per_second(lane.sent[0], self.time),
+                per_second(lane.sent[1], self.time),
+                per_second(frames, lane.busy),
+                lane.dropped[0] + lane.dropped[1],
+            )?;
+        }
+        let all: u64 = self
+            .lanes
+            .iter()
+            .map(|lane| lane.sent[0] + lane.sent[1])
+            .sum();
+        write!(f, "all: {:.0} packets/s", per_second(all, self.time))
+    }
+}
+
+type Memory = Resources<Qps<1>, Cqs<256>, Srqs<1>, PageChunks<256>>;
+
+/// What is hashed, from the first rule on.
+const PACKETS: [HashedPackets; 6] = [
+    HashedPackets::TcpIpv4,
+    HashedPackets::UdpIpv4,
+    HashedPackets::TcpIpv6,
+    HashedPackets::UdpIpv6,
+    HashedPackets::Ipv4,
+    HashedPackets::Ipv6,
+];
+
+fn matches(packets: HashedPackets) -> FlowMatch {
+    use HashedPackets::*;
+    let version = match packets {
+        TcpIpv4 | UdpIpv4 | Ipv4 => FlowMatch::ANY.ipv4(),
+        _ => FlowMatch::ANY.ipv6(),
+    };
+    match packets {
+        TcpIpv4 | TcpIpv6 => version.ip_protocol(6),
+        UdpIpv4 | UdpIpv6 => version.ip_protocol(17),
+        _ => version,
+    }
+}
+
+impl Forwarding {
+    /// Forwards between two ports until `go_on` says no, which gets what was done each second, and at last all of it.
+    pub(crate) fn run<P: Platform + Send + Sync>(
+        &self,
+        platforms: [P; 2],
+        go_on: &mut dyn FnMut(&Rates) -> bool,
+    ) -> Result<Rates> {
+        let mut memory = [Box::new(Memory::new()), Box::new(Memory::new())];
+        let [one, two] = platforms;
+        let [here, there] = &mut memory;
+        let devices = [
+            Device::open(one, Config::DEFAULT, here.storage())?,
+            Device::open(two, Config::DEFAULT, there.storage())?,
+        ];
+        let rates = self.between(&devices, go_on)?;
+        for device in devices {
+            device.close()?;
+        }
+        Ok(rates)
+    }
+
+    fn between<P: Platform + Send + Sync>(
+        &self,
+        devices: &[Device<'_, P>; 2],
+        go_on: &mut dyn FnMut(&Rates) -> bool,
+    ) -> Result<Rates> {
+        let pds = [devices[0].alloc_pd()?, devices[1].alloc_pd()?];
+        let domains = [
+            devices[0].alloc_ethernet_domain()?,
+            devices[1].alloc_ethernet_domain()?,
+        ];
+        let lane = |from: usize| {
+            let to = 1 - from;
+            let leave_as = [[2, 0, 0, 0, 0, to as u8], domains[to].mac()];
+            let init = ForwardInit {
+                frame_len: self.frame_len,
+                addresses: (!self.keep_addresses).then_some(leave_as),
+                ..ForwardInit::default()
+            };
+            domains[from].create_forwarder(&pds[from], (&domains[to], &pds[to]), &init)
+        };
+        let mut lanes = Vec::new();
+        for _ in 0..self.lanes {
+            lanes.push([lane(0)?, lane(1)?]);
+        }
+        let mut slots = [[FlowSlot::EMPTY; 24]; 2];
+        let [first, second] = &mut slots;
+        let numbers = |side: usize| lanes.iter().map(move |lane| lane[side].number()).collect();
+        let numbers: [Vec<Rqn>; 2] = [numbers(0), numbers(1)];
+        // Until the end frames come by these.
+        let _rules = [
+            spread(&domains[0], &numbers[0], first)?,
+            spread(&domains[1], &numbers[1], second)?,
+        ];
+        let counts: Vec<Count> = (0..self.lanes).map(|_| Count::default()).collect();
+        let stop = AtomicBool::new(false);
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let threads: Vec<_> = lanes
+                .iter_mut()
+                .zip(&counts)
+                .map(|(lane, count)| scope.spawn(|| work(lane, count, &stop)))
+                .collect();
+            let watched = watch(devices, &counts, go_on, || {
+                threads.iter().any(|thread| thread.is_finished())
+            });
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads {
+                thread.join().map_err(|_| "a lane's thread panicked")??;
+            }
+            watched
+        })?;
+        let none = vec![Lane::default(); self.lanes];
+        Ok(Rates {
+            lanes: since(&counts, &none),
+            time: begun.elapsed(),
+        })
+    }
+}
+
+/// What holds the rules of a port, in the order in which it goes.
+type Spread<'d, 's, P> = (
+    bareverbs::verbs::FlowTable<'d, 's, P>,
+    Vec<EthernetTarget<'d, P>>,
+    Option<bareverbs::verbs::IndirectionTable<'d, P>>,
+);
+
+/// Lets all frames of a port come to these queues, by a hash of what they have of IP; what has nothing comes to the first.
+fn spread<'d, 's, P: Platform>(
+    domain: &EthernetDomain<'d, P>,
+    queues: &[Rqn],
+    slots: &'s mut [FlowSlot],
+) -> Result<Spread<'d, 's, P>> {
+    let mut targets = Vec::new();
+    let mut table = None;
+    let rest = domain.create_target(queues[0])?;
+    if queues.len() > 1 {
+        let most = domain.max_indirection_table();
+        if (most as usize) < queues.len() {
+            return Err(format!(
+                "the port spreads frames over {} queues at most",
+                most.max(1)
+            )
+            .into());
+        }
+        let size = (queues.len() as u32 * 16).next_power_of_two().min(most);
+        let indirection = domain.create_indirection_table(queues, size)?;
+        for packets in PACKETS {
+            targets.push(domain.create_hashed_target(&indirection, &RssHash::all_of(packets))?);
+        }
+        table = Some(indirection);
+    }
+    let mut flows = domain.create_flow_table(slots, 3)?;
+    for (packets, target) in PACKETS.into_iter().zip(&targets) {
+        let to = [target.number()];
+        let rule = FlowRuleInit::new(matches(packets), FlowAction::Forward(&to));
+        let with_ports = !matches!(packets, HashedPackets::Ipv4 | HashedPackets::Ipv6);
+        let _rule = flows.add(&rule.priority(u8::from(!with_ports)))?;
+    }
+    let to = [rest.number()];
+    let rule = FlowRuleInit::new(FlowMatch::ANY, FlowAction::Forward(&to));
+    let _rule = flows.add(&rule.priority(2))?;
+    flows.set_promiscuous(true, true)?;
+    targets.push(rest);
+    Ok((flows, targets, table))
+}
+
+/// Forwards both ways of a lane.
+fn work<P: Platform>(
+    lane: &mut [Forwarder<'_, P>; 2],
+    count: &Count,
+    stop: &AtomicBool,
+) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let mut went = 0;
+        for forwarder in lane.iter_mut() {
+            went += forwarder.forward()?;
+        }
+        let mut garbage = 0;
+        for (side, forwarder) in lane.iter().enumerate() {
+            let counters = forwarder.counters();
+            count.sent[side].store(counters.sent, Ordering::Relaxed);
+            count.dropped[side].store(counters.dropped, Ordering::Relaxed);
+            garbage += counters.garbage_completions;
+        }
+        count.garbage.store(garbage, Ordering::Relaxed);
+        if went == 0 {
+            // The model's threads may need this processor.
+            thread::yield_now();
+        } else {
+            let busy = begun.elapsed().as_nanos() as u64;
+            count.busy_ns.fetch_add(busy, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Drives the devices, and shows rates each second.
+fn watch<P: Platform>(
+    devices: &[Device<'_, P>; 2],
+    counts: &[Count],
+    go_on: &mut dyn FnMut(&Rates) -> bool,
+    is_over: impl Fn() -> bool,
+) -> Result<()> {
+    let mut before = vec![Lane::default(); counts.len()];
+    let mut begun = Instant::now();
+    loop {
+        for device in devices {
+            device.poll()?;
+        }
+        if is_over() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+        if begun.elapsed() < PERIOD {
+            continue;
+        }
+        let rates = Rates {
+            lanes: since(counts, &before),
+            time: begun.elapsed(),
+        };
+        begun = Instant::now();
+        before = since(counts, &vec![Lane::default(); counts.len()]);
+        if !go_on(&rates) {
+            return Ok(());
+        }
+    }
+}
+
+/// What lanes did since then.
+fn since(counts: &[Count], before: &[Lane]) -> Vec<Lane> {
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let lanes = counts.iter().zip(before);
+    lanes
+        .map(|(count, before)| Lane {
+            sent: [0, 1].map(|side: usize| get(&count.sent[side]) - before.sent[side]),
+            dropped: [0, 1].map(|side: usize| get(&count.dropped[side]) - before.dropped[side]),
+            garbage: get(&count.garbage) - before.garbage,
+            busy: Duration::from_nanos(get(&count.busy_ns)) - before.busy,
+        })
+        .collect()
+}

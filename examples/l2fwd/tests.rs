@@ -1,0 +1,81 @@
+//! Frames through the forwarder on models, both ways: each exactly once, spread over the lanes, and those that do not fit counted.
+
+use connectx_model::Card;
+
+use crate::generator::{Bed, Passed, Stream};
+use crate::ports::Forwarding;
+
+const STREAM: Stream = Stream {
+    frames: 3000,
+    size: 64,
+    flows: 256,
+    seed: 7,
+    foreign: true,
+};
+
+const LANES: Forwarding = Forwarding {
+    lanes: 2,
+    keep_addresses: false,
+    frame_len: 1522,
+};
+
+fn run(bed: &Bed, forwarding: Forwarding, stream: Stream) -> Passed {
+    let passed = bed.run(&forwarding, stream, |_| {}).expect("forwarded");
+    assert_eq!(passed.frames, [stream.frames; 2]);
+    let all = |side: usize| -> u64 { passed.rates.lanes.iter().map(|lane| lane.sent[side]).sum() };
+    assert_eq!([all(0), all(1)], [u64::from(stream.frames); 2]);
+    for lane in &passed.rates.lanes {
+        assert_eq!((lane.dropped, lane.garbage), ([0, 0], 0));
+    }
+    passed
+}
+
+#[test]
+fn each_frame_exactly_once() {
+    let passed = run(&Bed::new(), LANES, STREAM);
+    // 256 flows over two queues: neither is idle.
+    for lane in &passed.rates.lanes {
+        assert!(lane.sent.iter().all(|&sent| sent > 300), "{passed:?}");
+    }
+}
+
+#[test]
+fn addresses_kept_one_lane_long_frames() {
+    let one = Forwarding {
+        lanes: 1,
+        keep_addresses: true,
+        ..LANES
+    };
+    let long = Stream {
+        size: 1514,
+        frames: 1000,
+        ..STREAM
+    };
+    run(&Bed::new(), one, long);
+}
+
+/// Cards that require the Ethernet header inline, with new addresses and with the old ones.
+#[test]
+fn cards_with_inline_headers() {
+    let bed = || {
+        Bed::with(|plain| {
+            let mut card = connectx_model::Config::card(Card::ConnectX4Lx, plain.mac[5]);
+            card.mac = plain.mac;
+            card
+        })
+    };
+    for keep_addresses in [false, true] {
+        let forwarding = Forwarding {
+            keep_addresses,
+            ..LANES
+        };
+        let few = Stream {
+            frames: 500,
+            size: 100,
+            // Of a port with several functions, each gets only what is for it.
+            foreign: false,
+            ..STREAM
+        };
+        run(&bed(), forwarding, few);
+    }
+}
