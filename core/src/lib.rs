@@ -146,7 +146,7 @@ mod types;
 mod verbs;
 
 pub use device::capabilities;
-pub use types::{ah, error, event, gid, port, wc};
+pub use types::{ah, clock, error, event, gid, port, wc};
 pub use verbs::{cq, dm, mkey, mr, mw, null_mr, pd, qp, srq, xrc};
 
 pub use ah::{AddressHandle, AhAttr, AhError};
@@ -199,6 +199,7 @@ pub use qp::{
     Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
+pub use types::clock::Clock;
 pub use types::config::Config;
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 pub use xrc::Xrcd;

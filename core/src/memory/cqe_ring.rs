@@ -9,7 +9,7 @@
 
 use core::ptr::NonNull;
 
-use bareverbs_firmware_cmds::cqe::{OpOwn, Opcode, SIZE, TailWord};
+use bareverbs_firmware_cmds::cqe::{ByteCountWord, Format, OpOwn, Opcode, SIZE, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::word::Word;
 
@@ -27,6 +27,18 @@ pub(crate) struct Cqe(NonNull<u8>);
 unsafe impl Send for Cqe {}
 
 impl Cqe {
+    /// The CQE at this place in a ring.
+    #[inline(always)]
+    pub(crate) fn at(place: NonNull<u8>) -> Self {
+        Self(place)
+    }
+
+    /// Where it lies.
+    #[inline(always)]
+    pub(crate) fn base(self) -> NonNull<u8> {
+        self.0
+    }
+
     /// A word of it. The device does not write it any more, but a broken one may: use what was read, never read twice.
     #[inline(always)]
     pub(crate) fn word<W: Word>(self) -> W {
@@ -36,6 +48,7 @@ impl Cqe {
     }
 
     /// Changes a word of it.
+    #[inline(always)]
     pub(crate) fn set_word<W: Word>(self, word: W) {
         const { assert!(W::OFFSET + size_of::<W::Raw>() <= SIZE) };
         // SAFETY: as in `word`; the entry is the host's.
@@ -54,7 +67,7 @@ impl Cqe {
     }
 
     /// Writes all of it.
-    fn set_bytes(self, bytes: &[u8; SIZE]) {
+    pub(crate) fn set_bytes(self, bytes: &[u8; SIZE]) {
         for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
             // SAFETY: inside the entry.
             let place = unsafe { shared(self.0.cast::<u64>().add(index)) };
@@ -65,24 +78,29 @@ impl Cqe {
 
 /// Where the entries of a ring lie.
 #[derive(Debug, Clone, Copy)]
-struct Entries {
-    base: NonNull<u8>,
+pub(crate) struct Entries {
+    pub(crate) base: NonNull<u8>,
     /// Their number, a power of two.
-    size: u32,
+    pub(crate) size: u32,
+    /// Their distance. The CQE is in the last 64 bytes.
+    pub(crate) log_stride: u8,
+    /// There may be compressed sessions.
+    pub(crate) sessions: bool,
 }
 
 impl Entries {
     /// The CQE at the place of this index.
     #[inline(always)]
-    fn at(self, index: u32) -> Cqe {
-        let at = (index & (self.size - 1)) as usize * SIZE;
+    pub(crate) fn at(self, index: u32) -> Cqe {
+        let at = ((index & (self.size - 1)) as usize) << self.log_stride;
+        let at = at + ((1 << self.log_stride) - SIZE);
         // SAFETY: the masked index lies inside the ring.
         Cqe(unsafe { self.base.add(at) })
     }
 
     /// The owner bit of the pass that this index lies in.
     #[inline(always)]
-    fn parity(self, index: u32) -> u8 {
+    pub(crate) fn parity(self, index: u32) -> u8 {
         u8::from(index & self.size != 0)
     }
 }
@@ -120,10 +138,20 @@ impl CqeRing {
         Self {
             next: base,
             end,
-            entries: Entries { base, size },
+            entries: Entries {
+                base,
+                size,
+                log_stride: SIZE.ilog2() as u8,
+                sessions: false,
+            },
             pass: 0,
             parity: 0,
         }
+    }
+
+    /// Says that the first CQE has this index.
+    pub(crate) fn set_pass(&mut self, index: u32) {
+        self.pass = index;
     }
 
     /// Begins at another consumer index.
@@ -224,10 +252,7 @@ impl CqeRing {
 
     /// The part of the ring that others than the owner may use.
     pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
-        SharedRing {
-            entries: self.entries,
-            record,
-        }
+        SharedRing::new(self.entries, record)
     }
 }
 
@@ -242,6 +267,11 @@ pub(crate) struct SharedRing {
 unsafe impl Send for SharedRing {}
 
 impl SharedRing {
+    /// Of these entries, with this record.
+    pub(crate) fn new(entries: Entries, record: DoorbellRecord) -> Self {
+        Self { entries, record }
+    }
+
     /// The consumer index that the owner has published.
     fn consumer(&self) -> u32 {
         self.record.load::<CqConsumerRecord>().consumer()
@@ -252,10 +282,27 @@ impl SharedRing {
         self.entries.base == memory.ptr() || self.record.is_at(memory.ptr())
     }
 
-    /// Whether the device has written the CQE with this index, and has not overwritten it yet.
-    fn is_there(&self, index: u32) -> bool {
-        let last = self.entries.at(index).word::<OpOwn>();
-        last.is_ready(self.entries.parity(index))
+    /// How many completions the device has written from this index on, and has not overwritten yet, as one entry says: 0, 1,
+    /// or those of a session.
+    fn written(&self, index: u32) -> u32 {
+        let entry = self.entries.at(index);
+        let last = entry.word::<OpOwn>();
+        if !last.is_ready(self.entries.parity(index)) {
+            return 0;
+        }
+        if !self.entries.sessions || last.format() != Format::Compressed as u8 {
+            return 1;
+        }
+        read_barrier();
+        let count = entry.word::<ByteCountWord>().byte_cnt();
+        read_barrier();
+        // The owner may have expanded the session meanwhile.
+        let still = entry.word::<OpOwn>() == last;
+        if still && (2..=self.entries.size).contains(&count) {
+            count
+        } else {
+            1
+        }
     }
 
     /// Index (24 bits) behind the last CQE that the device has written by now, as the ring itself shows it. The counters
@@ -268,8 +315,9 @@ impl SharedRing {
         let start = self.consumer();
         let mut at = start;
         while at.wrapping_sub(start) & INDEX < self.entries.size {
-            if self.is_there(at) {
-                at = at.wrapping_add(1);
+            let written = self.written(at);
+            if written != 0 {
+                at = at.wrapping_add(written);
                 continue;
             }
             read_barrier();

@@ -15,6 +15,7 @@ pub(crate) mod ring_pages;
 mod ring_tests;
 pub(crate) mod segment;
 pub(crate) mod send_ring;
+pub(crate) mod session_ring;
 pub(crate) mod slots;
 mod sync;
 pub(crate) mod tables;

@@ -279,9 +279,46 @@ impl LiveQp<'_> {
         Some(wr_id)
     }
 
+    /// The oldest `count` receive work requests have completed, if so many were posted and the first has this counter.
+    #[inline(always)]
+    pub(crate) fn complete_recvs(self, counter: u16, count: u32) -> Option<Receives> {
+        let slot = self.0;
+        let tail = slot.rq_tail.load(Relaxed);
+        let mask = slot.rq_mask.load(Relaxed);
+        let posted = slot.rq_head.load(Relaxed).wrapping_sub(tail);
+        if (tail ^ u32::from(counter)) & mask != 0 || posted < count || posted > mask + 1 {
+            return None;
+        }
+        slot.rq_tail.store(tail.wrapping_add(count), Release);
+        Some(Receives {
+            wr_ids: slot.rq_wr_ids.load(Relaxed),
+            mask,
+            next: tail,
+        })
+    }
+
     /// The oldest receive work request was flushed. A flushed receive need not name its WQE; they come in order anyway.
     pub(crate) fn flush_recv(self) -> Option<u64> {
         self.complete_recv(self.0.rq_tail.load(Relaxed) as u16)
+    }
+}
+
+/// The identifiers of receive work requests that have completed.
+#[derive(Debug)]
+pub(crate) struct Receives {
+    wr_ids: *mut AtomicU64,
+    mask: u32,
+    next: u32,
+}
+
+impl Receives {
+    /// The next one.
+    #[inline(always)]
+    pub(crate) fn next_id(&mut self) -> u64 {
+        let at = (self.next & self.mask) as usize;
+        self.next = self.next.wrapping_add(1);
+        // SAFETY: as in `complete_send`. The QP stays attached to the CQ until the poller detaches it.
+        unsafe { (*self.wr_ids.add(at)).load(Relaxed) }
     }
 }
 

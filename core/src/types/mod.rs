@@ -1,6 +1,7 @@
 //! What calls take and give: attributes, addresses, errors, events, completions.
 
 pub mod ah;
+pub mod clock;
 pub(crate) mod config;
 pub mod error;
 pub mod event;

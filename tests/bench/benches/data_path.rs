@@ -93,6 +93,7 @@ const ROWS: &[Operation] = &[
     row("poll x16, receives, all fields, each", "poll_16_resp_full", 50.0, 65.1),
     row("`poll_wcs` x16, sends, each", "poll_wcs_req", 55.0, 57.3),
     row("`poll_wcs` x16, receives, each", "poll_wcs_resp", 60.0, 84.3),
+    row("compressed receives x64 per session (wr_id, length), each", "poll_compressed", 15.0, 15.0),
     row("poll, nothing there", "poll_empty", 12.0, 19.0),
 ];
 
@@ -187,9 +188,12 @@ fn costs_of(program: &Path) -> io::Result<Vec<f64>> {
     let nothing = each("nothing")?;
     ROWS.iter()
         .map(|operation| {
-            // A list of sixteen goes round the loop once.
-            let x16 = operation.name.contains("x16");
-            let times = if x16 { 16.0 } else { 1.0 };
+            // A list of sixteen, or a session, goes round the loop once.
+            let times = match operation.name {
+                name if name.contains("x16") => 16.0,
+                name if name.contains("x64") => 64.0,
+                _ => 1.0,
+            };
             io::Result::Ok(each(operation.function)? - nothing / times)
         })
         .collect()

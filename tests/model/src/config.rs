@@ -100,6 +100,8 @@ pub struct Config {
     pub page_chunk: u32,
     /// QUERY_CQ does not count completions that the host has not polled, as its counters may lag behind.
     pub cq_counters_lag: bool,
+    /// What the real-time clock shows when the card is switched on, since its epoch, on cards that have one.
+    pub real_time: Duration,
     /// The number of the first UAR, which is its page in BAR 0. The pages before are the init segment, the clock and the MSI-X
     /// table, and on some cards more.
     pub first_uar: u32,
@@ -178,6 +180,7 @@ impl Config {
             init_pages: 0,
             page_chunk: 8,
             cq_counters_lag: false,
+            real_time: Duration::from_secs(1_700_000_000),
             first_uar: 0,
             first_eqn: 0,
             min_wqe_inline_mode: 0,

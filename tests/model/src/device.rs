@@ -30,9 +30,16 @@ use crate::roce::transport::Scratch;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
 use bareverbs_firmware_cmds::caps::HcaCap;
+use bareverbs_firmware_cmds::cqe::{self, TimestampWord};
 use bareverbs_firmware_cmds::roce::RoceAddr;
+use bareverbs_firmware_cmds::values::TimestampFormat;
+use bareverbs_firmware_cmds::word::Word;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The capabilities `sq_ts_format`, `rq_ts_format` and `qp_ts_format` of cards with real-time stamps only
+/// (`MLX5_SQ_TIMESTAMP_FORMAT_CAP_REAL_TIME` of Linux and its like).
+const REAL_TIME_ONLY: u8 = 1;
 
 /// The first number of a queue pair.
 const FIRST_QPN: u32 = 0x40;
@@ -223,6 +230,28 @@ impl Device {
     /// The free-running clock that the init segment and completions show.
     pub(crate) fn timer(&self) -> u64 {
         u64::try_from((self.now - self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The real-time clock, seconds in the upper and nanoseconds in the lower half; 0 on a card without one.
+    pub(crate) fn real_time(&self) -> u64 {
+        let offered = self.caps.general.sq_ts_format()
+            | self.caps.general.rq_ts_format()
+            | self.caps.roce.qp_ts_format();
+        if offered == 0 {
+            return 0;
+        }
+        let time = self.config.real_time + (self.now - self.started);
+        time.as_secs() << 32 | u64::from(time.subsec_nanos())
+    }
+
+    /// Puts the time into a completion of a queue with this `ts_format`, if it is real time: the free-running one is put there
+    /// when the completion is written. `offered` is the capability of its kind of queue.
+    pub(crate) fn stamp(&self, entry: &mut [u8; cqe::SIZE], format: u8, offered: u8) {
+        let real = TimestampFormat::RealTime.number();
+        let default = TimestampFormat::Default.number();
+        if format == real || format == default && offered == REAL_TIME_ONLY {
+            TimestampWord(self.real_time()).write(entry);
+        }
     }
 
     /// The PCI distance between UAR pages, as a shift.

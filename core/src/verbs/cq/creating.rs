@@ -12,7 +12,10 @@ use core::task::{Context, Poll, Waker};
 
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::cq::{CreateCqIn, CreateCqOut};
+use bareverbs_firmware_cmds::cqe::mini::MiniFormat;
+use bareverbs_firmware_cmds::cqe::{self, OpOwn, Opcode};
 use bareverbs_firmware_cmds::numbers::Cqn;
+use bareverbs_firmware_cmds::values::CqeSize;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::dma_buffer::DmaBuffer;
@@ -22,6 +25,7 @@ use crate::memory::arm::Arm;
 use crate::memory::cqe_ring::CqeRing;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
+use crate::memory::session_ring::SessionRing;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::verbs::cq::ring::Ring;
@@ -62,12 +66,21 @@ impl<'d, P: Platform> Device<'d, P> {
         class: SlotClass,
         init: CqInit,
     ) -> Result<CreatingCq<'d, P>, CqError> {
+        check_offered(self, &init)?;
         let size = ring_size(self, init.cqe)?;
-        let memory = ring_memory(self, size)?;
+        let memory = ring_memory(self, size, log_stride(&init))?;
         // A line of its own: consumer index, arm state.
-        let layout = Layout::from_size_align(RECORD_LEN, 64)
+        let layout = Layout::from_size_align(records_len(&init), 64)
             .map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
         let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
+        if has_sessions(&init) {
+            // An entry that is always there and names no QP: what polls in a straight line goes on to look elsewhere.
+            records.write_bytes(RECORD_LEN, &[0xff; cqe::SIZE - 1]);
+            records.write_bytes(
+                RECORD_LEN + cqe::SIZE - 1,
+                &[OpOwn::new(Opcode::Requester).0],
+            );
+        }
         let Some(index) = self.tables.alloc_cq() else {
             return Err(CqError::NoSlot {
                 limit: self.tables.cqs.len(),
@@ -88,6 +101,45 @@ impl<'d, P: Platform> Device<'d, P> {
         begun.post()?;
         Ok(begun)
     }
+}
+
+/// Whether its ring is one of [`SessionRing`].
+fn has_sessions(init: &CqInit) -> bool {
+    init.compression.is_some() || init.cqe_size != CqeSize::Bytes64
+}
+
+fn log_stride(init: &CqInit) -> u8 {
+    match init.cqe_size {
+        CqeSize::Bytes64 => 6,
+        _ => 7,
+    }
+}
+
+/// Record, and an entry if there are sessions.
+fn records_len(init: &CqInit) -> usize {
+    RECORD_LEN + if has_sessions(init) { cqe::SIZE } else { 0 }
+}
+
+/// Refuses what the card does not offer.
+fn check_offered<P: Platform>(device: &Device<'_, P>, init: &CqInit) -> Result<(), CqError> {
+    let caps = &device.capabilities().hca;
+    let refused = |capability| Err(CqError::NotOffered { capability });
+    if init.cqe_size == CqeSize::Bytes128Padded && !caps.cqe_128_always() {
+        return refused("cqe_128_always");
+    }
+    let Some(format) = init.compression else {
+        return Ok(());
+    };
+    if !caps.cqe_compression() {
+        return refused("cqe_compression");
+    }
+    if init.cqe_size != CqeSize::Bytes64 && !caps.cqe_compression_128() {
+        return refused("cqe_compression_128");
+    }
+    if format == MiniFormat::ChecksumStride && !caps.mini_cqe_resp_stride_index() {
+        return refused("mini_cqe_resp_stride_index");
+    }
+    Ok(())
 }
 
 impl<'d, P: Platform> CreatingCq<'d, P> {
@@ -122,7 +174,10 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
             .set_log_page_size(pages.log_page_size())
             .set_page_offset(pages.page_offset())
             .set_dbr_addr(records.iova())
-            .set_oi(init.ignore_overrun);
+            .set_oi(init.ignore_overrun)
+            .set_cqe_sz(init.cqe_size.number())
+            .set_cqe_comp_en(init.compression.is_some())
+            .set_mini_cqe_res_format(init.compression.map_or(0, MiniFormat::number));
         let mut list = |i: usize| pages.page(i);
         let begun = device.begin(
             &mut self.flight,
@@ -163,13 +218,25 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
         // SAFETY: all of one memory is the record, all of the other the ring. The CQ keeps both for as long as it lives, or
         // until it has moved to another ring; it is borrowed while a completion is in use, and takes the ring from its
         // slot before.
-        let (record, entries) = unsafe {
+        let (record, entries, sessions) = unsafe {
             let record = DoorbellRecord::new(records.ptr());
-            (record, CqeRing::new(memory.ptr(), 1 << self.log_size))
+            let (base, size) = (memory.ptr(), 1 << self.log_size);
+            if has_sessions(&self.init) {
+                // The entry behind the record.
+                let decoy = CqeRing::new(records.ptr().add(RECORD_LEN), 1);
+                let format = self.init.compression;
+                let ring = SessionRing::new(base, size, log_stride(&self.init), format);
+                (record, decoy, Some(ring))
+            } else {
+                (record, CqeRing::new(base, size), None)
+            }
         };
         let slot = &tables.cqs[index as usize];
-        *slot.ring.lock() = Some(entries.share(record));
-        let ring = Ring::new(index, entries, record, tables.qps, tables.srqs);
+        let mut ring = Ring::new(index, entries, record, tables.qps, tables.srqs);
+        if let Some(sessions) = sessions {
+            ring.set_sessions(sessions);
+        }
+        *slot.ring.lock() = Some(ring.share());
         Some(Cq {
             ring: RefCell::new(ring),
             slot,

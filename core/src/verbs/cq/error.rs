@@ -43,6 +43,11 @@ pub enum CqError {
         /// The device's reason.
         syndrome: u8,
     },
+    /// The card does not offer this.
+    NotOffered {
+        /// The capability that says so, as `mlx5_ifc.h` names it.
+        capability: &'static str,
+    },
     /// The platform has no memory for the ring.
     Memory(DmaError),
     /// The firmware refused.
@@ -68,6 +73,9 @@ impl fmt::Display for CqError {
                 )
             }
             Self::Unsupported => f.write_str("the device cannot do this"),
+            Self::NotOffered { capability } => {
+                write!(f, "the device does not offer {capability}")
+            }
             Self::Failed { cqn, syndrome: 1 } => write!(f, "{cqn} was overrun"),
             Self::Failed { cqn, syndrome } => {
                 write!(f, "{cqn} is in error, syndrome {syndrome:#x}")

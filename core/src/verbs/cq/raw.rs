@@ -72,7 +72,7 @@ impl<P: Platform> Cq<'_, P> {
     /// Whether no completion waits to be taken.
     pub(crate) fn is_empty(&self) -> bool {
         let ring = self.ring();
-        ring.entries.owned(ring.ci()).is_none()
+        !ring.is_ready()
     }
 
     /// Waits for a CQE until `deadline` (the platform's clock), driving the device meanwhile; whether there is one.

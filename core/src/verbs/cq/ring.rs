@@ -12,11 +12,13 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use bareverbs_firmware_cmds::cqe::mini::{MiniCqe, MiniFormat};
 use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, Syndrome, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
-use crate::memory::cqe_ring::{Cqe, CqeRing};
+use crate::memory::cqe_ring::{Cqe, CqeRing, SharedRing};
 use crate::memory::record::DoorbellRecord;
+use crate::memory::session_ring::{Session, SessionRing};
 use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
 use crate::types::wc;
 
@@ -71,6 +73,9 @@ pub(crate) struct Ring<'d> {
     /// Queues of raw packets use the CQ. Their numbers are not of the same kind as those of QPs, and receives have
     /// something else in the number's place: so the QP of the last completion says nothing of the next one.
     by_index: bool,
+    /// The ring of a CQ that compresses or has long entries. `entries` is one unusual entry then, so that all polls take
+    /// the slow path, which looks here; its index is this ring's.
+    sessions: Option<SessionRing>,
 }
 
 /// Takes the next completion if it is usual, and returns what `$send` or `$recv` makes of it. Text rather than a function, so that
@@ -138,7 +143,94 @@ impl<'d> Ring<'d> {
             garbage: 0,
             cq,
             by_index: false,
+            sessions: None,
         }
+    }
+
+    /// Takes completions from this ring from now on.
+    pub(crate) fn set_sessions(&mut self, ring: SessionRing) {
+        self.sessions = Some(ring);
+    }
+
+    /// Number of CQEs.
+    pub(crate) fn size(&self) -> u32 {
+        match &self.sessions {
+            None => self.entries.size(),
+            Some(ring) => ring.size(),
+        }
+    }
+
+    /// Whether the next CQE is the host's.
+    pub(crate) fn is_ready(&self) -> bool {
+        match &self.sessions {
+            None => self.entries.owned(self.ci()).is_some(),
+            Some(ring) => ring.is_there(ring.ci()),
+        }
+    }
+
+    /// The part of the ring that others than the owner may use.
+    pub(crate) fn share(&self) -> SharedRing {
+        match &self.sessions {
+            None => self.entries.share(self.record),
+            Some(ring) => ring.share(self.record),
+        }
+    }
+
+    /// The next CQE of any ring.
+    fn peek(&mut self) -> Option<(Cqe, TailWord)> {
+        match &mut self.sessions {
+            None => self.entries.peek(),
+            Some(ring) => ring.peek(),
+        }
+    }
+
+    fn advance(&mut self, next: Cqe) {
+        match &mut self.sessions {
+            None => self.entries.advance(next),
+            Some(ring) => {
+                ring.advance();
+                self.entries.set_pass(ring.ci());
+            }
+        }
+    }
+
+    /// The CQE with this index in any ring.
+    fn owned(&mut self, index: u32) -> Option<(Cqe, TailWord)> {
+        match &mut self.sessions {
+            None => self.entries.owned(index),
+            Some(ring) => ring.owned(index),
+        }
+    }
+
+    /// Hands each completion of the next session to `each`, if it is one of receives of a live QP with a queue of its own
+    /// that come in their order; how many there were.
+    #[inline(always)]
+    pub(crate) fn next_session(&mut self, mut each: impl FnMut(u64, MiniCqe, &Session)) -> u32 {
+        let Some(ring) = &mut self.sessions else {
+            return 0;
+        };
+        let Some(session) = ring.begin() else {
+            return 0;
+        };
+        let IndexWord(index) = session.title.word();
+        let qp = self.qps.get(index as usize);
+        let qp = qp.filter(|slot| slot.uses_cq(self.cq));
+        let Some(qp) = qp.and_then(|slot| slot.live(session.tail.qpn())) else {
+            return 0;
+        };
+        let op = session.tail.last().opcode();
+        // Counters of their own need not be in order.
+        let counted = session.format != MiniFormat::ChecksumStride;
+        if op == Opcode::Requester as u8 || op >= Opcode::ResizeCq as u8 || !counted {
+            return 0;
+        }
+        let Some(mut ids) = qp.complete_recvs(session.tail.wqe_counter(), session.count) else {
+            return 0;
+        };
+        ring.minis(&session, |mini| each(ids.next_id(), mini, &session));
+        ring.end(&session);
+        self.entries.set_pass(ring.ci());
+        session.count
     }
 
     /// Index of the next CQE, running freely.
@@ -155,9 +247,9 @@ impl<'d> Ring<'d> {
 
     /// Takes the next CQE as it is, if it is the host's. Nothing in it was checked.
     pub(crate) fn take_entry(&mut self) -> Option<[u8; SIZE]> {
-        let (entry, _) = self.entries.peek()?;
+        let (entry, _) = self.peek()?;
         let copy = entry.to_bytes();
-        self.entries.advance(entry);
+        self.advance(entry);
         Some(copy)
     }
 
@@ -195,8 +287,8 @@ impl<'d> Ring<'d> {
     #[inline(never)]
     pub(crate) fn next_slow(&mut self) {
         self.found = None;
-        while let Some((entry, mut tail)) = self.entries.peek() {
-            self.entries.advance(entry);
+        while let Some((entry, mut tail)) = self.peek() {
+            self.advance(entry);
             let slot = self.slot_of(entry).map(|(_, slot)| slot);
             // Looked up once: the QP may be destroyed at any moment, and its completion counts all the same.
             let mut qp = slot.and_then(|slot| slot.live(tail.qpn()));
@@ -229,7 +321,7 @@ impl<'d> Ring<'d> {
             }
             self.publish(self.ci());
             // A ring full of garbage must not keep the caller for ever.
-            if self.ci() & (self.entries.size() - 1) == 0 {
+            if self.ci() & (self.size() - 1) == 0 {
                 return;
             }
         }
@@ -303,10 +395,10 @@ impl<'d> Ring<'d> {
             return;
         }
         let mut at = self.ci();
-        while at.wrapping_sub(self.ci()) < self.entries.size()
+        while at.wrapping_sub(self.ci()) < self.size()
             && bound.is_none_or(|bound| bound.wrapping_sub(at) & 0xff_ffff != 0)
         {
-            let Some((entry, tail)) = self.entries.owned(at) else {
+            let Some((entry, tail)) = self.owned(at) else {
                 break;
             };
             if let Some((of, slot)) = self.slot_of(entry)

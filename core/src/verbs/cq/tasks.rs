@@ -94,7 +94,7 @@ impl<'d, P: Platform> Cq<'d, P> {
 
     fn has_entry(&self) -> bool {
         let ring = self.ring();
-        ring.entries.owned(ring.ci()).is_some()
+        ring.is_ready()
     }
 }
 

@@ -227,6 +227,28 @@ polling_wcs! {
     (poll_wcs_resp, op_poll_wcs_resp, 5);
 }
 
+/// Takes sessions of 64; returns the sum of the identifiers and lengths.
+#[inline(never)]
+pub(crate) fn poll_compressed(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
+    let mut sum = 0;
+    for _ in 0..count / 64 {
+        sum += op_poll_compressed(cq);
+    }
+    sum
+}
+
+#[inline(never)]
+fn op_poll_compressed(cq: &mut Cq<'_, Counting>) -> u64 {
+    let (mut sum, mut bytes) = (0, 0);
+    let Ok(mut batch) = cq.batch() else { return 0 };
+    batch.next_compressed(|completion| {
+        sum += completion.wr_id();
+        bytes ^= completion.byte_len();
+    });
+    black_box::<u32>(bytes);
+    sum
+}
+
 /// The classic interface, to check what was read.
 pub(crate) fn poll_wcs(cq: &mut Cq<'_, Counting>, count: usize) -> u64 {
     let mut wcs = [Wc::EMPTY; 16];

@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
 use bareverbs_core::ah::{AddressHandle, AhAttr};
+use bareverbs_core::cq::MiniFormat;
 use bareverbs_core::{
     Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp, QpAttr,
     QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, SendData,
@@ -186,6 +187,7 @@ impl<const COMBINING: bool> Setup<COMBINING> {
                 caps.set_max_wqe_sz_sq(1024)
                     .set_max_wqe_sz_rq(512)
                     .set_log_max_cq_sz(22)
+                    .set_cqe_compression(true)
                     .set_bf(COMBINING)
                     .set_log_bf_reg_size(9);
             }
@@ -218,9 +220,12 @@ pub(crate) struct Bench<'d> {
     ud: Qp<'d, Counting, Ud>,
     send_cq: Cq<'d, Counting>,
     recv_cq: Cq<'d, Counting>,
+    /// Receives into a CQ that compresses.
+    zipped: Qp<'d, Counting, Rc>,
+    zipped_cq: Cq<'d, Counting>,
     ah: AddressHandle,
-    /// WQE counters of what comes next: RC sends, UD sends, receives.
-    next: [u16; 3],
+    /// WQE counters of what comes next: RC sends, UD sends, receives, receives whose completions are compressed.
+    next: [u16; 4],
 }
 
 /// The sum of the identifiers of a batch.
@@ -304,6 +309,16 @@ impl<'d> Bench<'d> {
         let mut rc = pd.create_qp::<Rc>(&mut init).expect("QP");
         init.cap = CAP;
         let mut ud = pd.create_qp::<Ud>(&mut init).expect("QP");
+        let zipped_cq = device
+            .create_cq(CqInit {
+                compression: Some(MiniFormat::Checksum),
+                ..CqInit::new(BATCH as u32)
+            })
+            .expect("CQ");
+        init.cap = CAP;
+        init.recv_cq = &zipped_cq;
+        let mut zipped = pd.create_qp::<Rc>(&mut init).expect("QP");
+        to_rts(&mut zipped);
         to_rts(&mut rc);
         to_rts(&mut ud);
         let attr = AhAttr {
@@ -320,8 +335,10 @@ impl<'d> Bench<'d> {
             ud,
             send_cq,
             recv_cq,
+            zipped,
+            zipped_cq,
             ah,
-            next: [0; 3],
+            next: [0; 4],
         }
     }
 
@@ -403,6 +420,47 @@ impl<'d> Bench<'d> {
         assert_eq!(poll(&mut self.recv_cq, BATCH) as u32, sum);
     }
 
+    /// Receives a batch whose completions come in sessions of 64, and polls it.
+    fn finish_compressed(&mut self) {
+        for id in 0..BATCH as u64 {
+            self.zipped.recv_queue().post(id, &[SGE]).expect("space");
+        }
+        let (cqn, qpn) = (self.zipped_cq.cqn().number(), self.zipped.qpn().number());
+        for _ in 0..BATCH / 64 {
+            let mut rings = self.setup.rings.lock().expect("not poisoned");
+            let user_index = rings.qps[&qpn].1.qpc().user_index();
+            let Some((ring, log_size, producer)) = rings.cqs.get_mut(&cqn) else {
+                return;
+            };
+            let mut write = |index: u32, entry: &[u8; 64]| {
+                let at = u64::from(index & ((1 << *log_size) - 1)) * 64;
+                self.fake().lock().dma_write(*ring + at, entry);
+            };
+            let mut array = [0; 64];
+            for mini in array.as_chunks_mut::<8>().0 {
+                mini[4..].copy_from_slice(&4096_u32.to_be_bytes());
+            }
+            write(*producer + 1, &array);
+            for nth in 1..8 {
+                write(*producer + nth * 8, &array);
+            }
+            let mut title = [0; 64];
+            title[0x20..0x24].copy_from_slice(&user_index.to_be_bytes());
+            title[0x2c..0x30].copy_from_slice(&64_u32.to_be_bytes());
+            title[0x38..0x3c].copy_from_slice(&qpn.to_be_bytes());
+            title[0x3c..0x3e].copy_from_slice(&self.next[3].to_be_bytes());
+            title[0x3f] = 0x2c | (*producer >> *log_size & 1) as u8;
+            write(*producer, &title);
+            *producer += 64;
+            self.next[3] = self.next[3].wrapping_add(64);
+        }
+        let sum = measured::poll_compressed(&mut self.zipped_cq, BATCH);
+        assert_eq!(
+            sum as u32, IDENTIFIERS,
+            "each completion has its identifier"
+        );
+    }
+
     /// One batch of every operation.
     pub(crate) fn round(&mut self) {
         let data: [u8; 64] = std::array::from_fn(|i| i as u8);
@@ -463,6 +521,7 @@ impl<'d> Bench<'d> {
             self.rc.recv_queue().post(id, &sges).expect("space");
         }
         self.finish_receives(measured::poll_wcs_resp, BATCH as u32);
+        self.finish_compressed();
         measured::poll_empty(&mut self.recv_cq, BATCH);
     }
 

@@ -1,7 +1,9 @@
 //! Verbs over the wire between two cards: every service, what arrives, and what goes wrong.
 
 mod atomics;
+mod clocks;
 mod completion_queues;
+mod compressed;
 mod counters;
 mod damage;
 mod datagrams;

@@ -48,6 +48,8 @@ impl Device {
             0x1000 => (timer >> 32) as u32,
             0x1004 => timer as u32,
             0x1010 => self.health.counter(),
+            0x1040 => (self.real_time() >> 32) as u32,
+            0x1044 => self.real_time() as u32,
             0x2000 => (timer >> 32) as u32,
             0x2004 => timer as u32,
             _ => 0,

@@ -329,7 +329,9 @@ impl Device {
         };
         let cqn = rq.context.cqn();
         let user_index = rq.context.user_index();
+        let format = rq.context.ts_format();
         let mut cqe = entry(Opcode::ResponderSend, user_index, 0, facts.flow_tag, index);
+        self.stamp(&mut cqe, format, self.caps.general.rq_ts_format());
         RssHashWord(facts.hash.value).write(&mut cqe);
         let mut hashed = PathWord(0);
         hashed.set_rss_hash_type(facts.hash.kind);

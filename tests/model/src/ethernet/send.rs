@@ -395,7 +395,9 @@ impl Device {
             Some(_) => CqeOpcode::RequesterError,
         };
         let user_index = sq.context.user_index();
+        let format = sq.context.ts_format();
         let mut cqe = completion(opcode, user_index, entry.opcode, number, entry.index);
+        self.stamp(&mut cqe, format, self.caps.general.sq_ts_format());
         if let Some(syndrome) = syndrome {
             put_error(&mut cqe, syndrome);
         }

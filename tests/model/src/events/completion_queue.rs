@@ -83,7 +83,7 @@ impl Device {
         // Failed completions have their syndromes where others have the time.
         let mut last = OpOwn::read(entry);
         let failed = Opcode::from_number(last.opcode()).is_some_and(Opcode::is_error);
-        if !failed {
+        if !failed && TimestampWord::read(entry).timestamp() == 0 {
             TimestampWord(now).write(entry);
         }
         if !(cq.context.cqe_comp_en() && self.collect(io, cqn, entry, solicited)?) {

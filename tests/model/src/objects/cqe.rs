@@ -1,7 +1,9 @@
 //! Completion queue entries: what all kinds of queues put into them.
 
 use crate::roce::env::Syndrome;
-use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, TailWord};
+use bareverbs_firmware_cmds::cqe::{
+    ErrorWord, IndexWord, OpOwn, Opcode, SIZE, TailWord, TimestampWord,
+};
 use bareverbs_firmware_cmds::word::Word;
 
 /// User index of queues with entries of version 0.
@@ -30,6 +32,8 @@ pub(crate) fn entry(
 
 /// Says in an entry in error why.
 pub(crate) fn put_error(entry: &mut [u8; SIZE], syndrome: Syndrome) {
+    // The syndromes lie where others have the time.
+    TimestampWord(0).write(entry);
     let mut error = ErrorWord(0);
     error.set_vendor_err_synd(vendor(syndrome));
     error.set_syndrome(syndrome as u8);

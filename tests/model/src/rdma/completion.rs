@@ -64,7 +64,9 @@ impl Device {
             Err(_) => Opcode::RequesterError,
         };
         let index = self.queue_index(qpn);
+        let format = qp.context.ts_format();
         let mut entry = entry(opcode, index, done.wqe_opcode, qpn, done.index);
+        self.stamp(&mut entry, format, self.caps.roce.qp_ts_format());
         match done.result {
             Ok(()) => ByteCountWord(done.byte_len).write(&mut entry),
             Err(syndrome) => put_error(&mut entry, syndrome),
@@ -93,6 +95,10 @@ impl Device {
             Err(_) => Opcode::ResponderError,
         };
         let mut entry = entry(opcode, index, 0, qpn, done.index);
+        if let Some(qp) = self.qps.get(qpn) {
+            let format = qp.context.ts_format();
+            self.stamp(&mut entry, format, self.caps.roce.qp_ts_format());
+        }
         if let Some(extra) = extra {
             ImmediateWord(extra).write(&mut entry);
         }
