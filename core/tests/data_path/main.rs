@@ -27,6 +27,7 @@ macro_rules! with_device {
 }
 
 mod completions;
+mod compressed;
 mod open_batches;
 mod queues;
 mod requests;

@@ -70,6 +70,7 @@ pub(crate) fn fake(issi: u32) -> Fake {
                 .set_log_max_srq_sz(15)
                 .set_cq_resize(true)
                 .set_cq_moderation(true)
+                .set_cqe_compression(true)
                 .set_log_max_ra_req_qp(4)
                 .set_log_max_ra_res_qp(4);
         }
