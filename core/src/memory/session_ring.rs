@@ -242,13 +242,14 @@ impl SessionRing {
         let rest = session.count - 1;
         let before = rest.min(self.entries.size - (first & mask));
         for (from, count) in [(first, before), (first.wrapping_add(before), rest - before)] {
-            let mark = OpOwn(self.entries.parity(from));
-            let stride = 1 << self.entries.log_stride;
-            let mut entry = self.entries.at(from).base();
-            for _ in 0..count {
-                Cqe::at(entry).set_word(mark);
-                // SAFETY: at most the end of the ring.
-                entry = unsafe { entry.byte_add(stride) };
+            let owner = OpOwn(self.entries.parity(from));
+            let entry = self.entries.at(from).base();
+            // SAFETY: so many entries lie there before the ring's end, at this distance.
+            unsafe {
+                match self.entries.log_stride {
+                    6 => mark::<64>(entry, count, owner),
+                    _ => mark::<128>(entry, count, owner),
+                }
             }
         }
         self.ci = self.ci.wrapping_add(session.count);
@@ -257,6 +258,30 @@ impl SessionRing {
     /// The part of the ring that others than the owner may use.
     pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
         SharedRing::new(self.entries, record)
+    }
+}
+
+/// Writes the last byte of so many entries.
+///
+/// # Safety
+/// The entries lie in a ring, `STRIDE` bytes apart, the first one here.
+#[inline(always)]
+unsafe fn mark<const STRIDE: usize>(first: NonNull<u8>, count: u32, owner: OpOwn) {
+    const TOGETHER: usize = 8;
+    let count = count as usize;
+    let whole = count & !(TOGETHER - 1);
+    let mut nth = 0;
+    while nth < whole {
+        for next in 0..TOGETHER {
+            // SAFETY: less than the count.
+            Cqe::at(unsafe { first.byte_add((nth + next) * STRIDE) }).set_word(owner);
+        }
+        nth += TOGETHER;
+    }
+    while nth < count {
+        // SAFETY: as above.
+        Cqe::at(unsafe { first.byte_add(nth * STRIDE) }).set_word(owner);
+        nth += 1;
     }
 }
 

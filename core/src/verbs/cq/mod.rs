@@ -43,7 +43,7 @@ use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::DeviceError;
 use crate::types::wc::Wc;
-use crate::verbs::cq::ring::Ring;
+use crate::verbs::cq::ring::{Current, Ring};
 use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
 use bareverbs_firmware_cmds::numbers::Cqn;
@@ -233,7 +233,7 @@ impl<P: Platform> Batch<'_, '_, P> {
     #[inline(always)]
     fn next_into(&mut self, to: &mut Wc) -> bool {
         let ring = self.cq.ring.get_mut();
-        match ring.next(|current| Completion::new(current).write_wc(to)) {
+        match ring.next_by_kind(&mut *to, write_wc, write_wc) {
             Ok(()) => true,
             Err(Unusual::Nothing) => false,
             Err(Unusual::Something) => {
@@ -632,6 +632,12 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
             .field("cqe", &self.cqe())
             .finish_non_exhaustive()
     }
+}
+
+/// A function rather than a closure, which the compiler would leave outside of the loop.
+#[inline(always)]
+fn write_wc(to: &mut Wc, current: Current) {
+    Completion::new(current).write_wc(to);
 }
 
 /// One more queue uses the CQ. [`deferred_destroy::release_cq`] takes that back.

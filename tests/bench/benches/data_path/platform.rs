@@ -432,7 +432,7 @@ impl<'d> Bench<'d> {
             let Some((ring, log_size, producer)) = rings.cqs.get_mut(&cqn) else {
                 return;
             };
-            let mut write = |index: u32, entry: &[u8; 64]| {
+            let write = |index: u32, entry: &[u8; 64]| {
                 let at = u64::from(index & ((1 << *log_size) - 1)) * 64;
                 self.fake().lock().dma_write(*ring + at, entry);
             };
