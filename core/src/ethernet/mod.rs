@@ -44,6 +44,9 @@
 //! layers 2 to 4 with priorities; a [`FlowCounter`] counts their frames. The halves of the queues are `Send` and share
 //! nothing: each thread works on its own without a lock.
 //!
+//! Two more kinds of queues do more with one request: a [`StridingReceive`] has room for many frames in each, and a
+//! [`MultiSend`] sends many. A frame of the former can be sent by the latter from where it lies.
+//!
 //! # Memory
 //!
 //! Frames are copied in and out of the device's buffers, as the device can write there at any time whatever it should

@@ -25,6 +25,7 @@ use ::smoltcp::time::Instant;
 
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, EthernetSendError};
 use crate::ethernet::queue::EthernetQueue;
+use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::send::{EthernetSend, EthernetSendFlags};
 use crate::platform::Platform;
 
@@ -56,23 +57,42 @@ pub fn can_transmit<P: Platform>(
     queue: &mut EthernetQueue<'_, P>,
     error: &mut Option<PhyError>,
 ) -> bool {
-    if let Err(failed) = queue.send_half().poll() {
+    let (send, receive) = queue.split();
+    halves_can_transmit(send, receive, error)
+}
+
+fn halves_can_transmit<P: Platform>(
+    send: &mut EthernetSend<'_, P>,
+    receive: &mut EthernetReceive<'_, P>,
+    error: &mut Option<PhyError>,
+) -> bool {
+    if let Err(failed) = send.poll() {
         *error = Some(PhyError::Send(failed));
         return false;
     }
-    if let Err(failed) = queue.recover() {
+    let mut recovered = Ok(());
+    if send.failure().is_some() {
+        recovered = send.recover();
+    }
+    if recovered.is_ok() && receive.failure().is_some() {
+        recovered = receive.recover();
+    }
+    if let Err(failed) = recovered {
         *error = Some(PhyError::Recover(failed));
         return false;
     }
-    queue.send_half().free() > 0
+    send.free() > 0
 }
 
-/// An [`EthernetQueue`] for an `Interface` of smoltcp's.
+/// An [`EthernetQueue`], or one pair of queues of an [`EthernetDomain`](super::EthernetDomain), for an `Interface` of
+/// smoltcp's. With several pairs, each has an interface and a stack of its own, on a thread of its own if wanted; all have the
+/// same addresses, and rules and hash say which flows come to which.
 ///
 /// A queue that the device stops is recovered, once for each time that it is polled; see
 /// [`take_error`](Self::take_error).
 pub struct Phy<'q, 'd, P: Platform> {
-    queue: &'q mut EthernetQueue<'d, P>,
+    send: &'q mut EthernetSend<'d, P>,
+    receive: &'q mut EthernetReceive<'d, P>,
     received: &'q mut [u8],
     sent: &'q mut [u8],
     flags: EthernetSendFlags,
@@ -88,8 +108,20 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
         received: &'q mut [u8],
         sent: &'q mut [u8],
     ) -> Self {
+        let (send, receive) = queue.split();
+        Self::of_halves(send, receive, received, sent)
+    }
+
+    /// As [`new`](Self::new), with one pair of several.
+    pub fn of_halves(
+        send: &'q mut EthernetSend<'d, P>,
+        receive: &'q mut EthernetReceive<'d, P>,
+        received: &'q mut [u8],
+        sent: &'q mut [u8],
+    ) -> Self {
         Self {
-            queue,
+            send,
+            receive,
             received,
             sent,
             flags: EthernetSendFlags::empty(),
@@ -101,15 +133,15 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
     /// Lets the device fill in the checksums of IPv4, TCP and UDP that smoltcp would, if it can.
     #[must_use]
     pub fn with_checksums(mut self) -> Self {
-        if self.queue.send_half().has_checksums() {
+        if self.send.has_checksums() {
             self.flags = EthernetSendFlags::all();
         }
         self
     }
 
-    /// The queue.
-    pub fn queue(&mut self) -> &mut EthernetQueue<'d, P> {
-        self.queue
+    /// The halves of the queue.
+    pub fn halves(&mut self) -> (&mut EthernetSend<'d, P>, &mut EthernetReceive<'d, P>) {
+        (self.send, self.receive)
     }
 
     /// The last error since the last call.
@@ -126,7 +158,7 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
     /// Copies the next frame to the buffer for it, and returns its length.
     fn take_frame(&mut self) -> Option<usize> {
         loop {
-            match self.queue.receive_half().receive() {
+            match self.receive.receive() {
                 Ok(None) => return None,
                 Ok(Some(frame)) if frame.len() <= self.received.len() => {
                     return Some(frame.copy_to(self.received));
@@ -153,13 +185,13 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
 
     fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_, 'd, P>)> {
         // What is received may have to be answered at once; as long as it cannot, it waits in the queue.
-        if !can_transmit(self.queue, &mut self.error) {
+        if !halves_can_transmit(self.send, self.receive, &mut self.error) {
             return None;
         }
         let length = self.take_frame()?;
         let received = RxToken(&self.received[..length]);
         let answer = TxToken {
-            send: self.queue.send_half(),
+            send: self.send,
             buffer: self.sent,
             flags: self.flags,
             error: &mut self.error,
@@ -168,8 +200,8 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<TxToken<'_, 'd, P>> {
-        can_transmit(self.queue, &mut self.error).then_some(TxToken {
-            send: self.queue.send_half(),
+        halves_can_transmit(self.send, self.receive, &mut self.error).then_some(TxToken {
+            send: self.send,
             buffer: self.sent,
             flags: self.flags,
             error: &mut self.error,
@@ -180,7 +212,7 @@ impl<'d, P: Platform> phy::Device for Phy<'_, 'd, P> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ethernet;
         // smoltcp writes no VLAN tags, so none has to fit.
-        let frame = self.queue.frame_len() - (super::FRAME_OVERHEAD - super::HEADER_LEN);
+        let frame = self.send.frame_len() - (super::FRAME_OVERHEAD - super::HEADER_LEN);
         capabilities.max_transmission_unit = frame.min(self.received.len()).min(self.sent.len());
         let mut checksums = ChecksumCapabilities::default();
         if !self.flags.is_empty() {
@@ -253,7 +285,8 @@ impl<P: Platform> phy::TxToken for TxToken<'_, '_, P> {
 impl<P: Platform> fmt::Debug for Phy<'_, '_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Phy")
-            .field("queue", &self.queue)
+            .field("send", &self.send)
+            .field("receive", &self.receive)
             .field("flags", &self.flags)
             .field("error", &self.error)
             .finish_non_exhaustive()

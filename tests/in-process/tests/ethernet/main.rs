@@ -19,5 +19,6 @@ mod roce;
 mod rules;
 mod spread;
 mod stack;
+mod stacks;
 mod strides;
 mod support;
