@@ -7,6 +7,7 @@ mod c_abi;
 mod cards;
 mod cargo_test;
 mod circles;
+mod drivers;
 mod interop;
 mod layouts;
 mod loom;
@@ -48,6 +49,11 @@ const RIGS: &[Rig] = &[
         name: "circles",
         about: circles::ABOUT,
         run: circles::run,
+    },
+    Rig {
+        name: "drivers",
+        about: drivers::ABOUT,
+        run: drivers::run,
     },
     Rig {
         name: "interop",

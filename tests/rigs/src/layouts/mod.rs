@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use bareverbs_firmware_cmds::registry;
 use headers::Row;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the list of rigs.
@@ -49,6 +49,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
             .current_dir(&root),
     )?);
     Ok(outcome)
+}
+
+/// The `include` directory of Debian's kernel headers, for programs in C that name fields as they do.
+pub(crate) fn kernel_headers() -> Result<PathBuf, String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/layouts");
+    package::fetch_kernel(&directory).map(|package| package.include)
 }
 
 /// A table as it is checked in; with `write` it is replaced before.

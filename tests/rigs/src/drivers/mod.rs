@@ -1,0 +1,61 @@
+//! `cargo rig drivers`: drivers of the card that others wrote, on the model, beside Linux's own (`cargo rig stock-driver`).
+//!
+//! The machines are those of the stock-driver rig. Each driver is a module here, with its scenarios, and with what it needs
+//! in the guests, which is fetched and built only when one of its scenarios is to run.
+//!
+//! Logs are left in `target/rigs/drivers/log/KERNEL/SCENARIO/`.
+
+mod rdma_core_vfio;
+
+use super::stock_driver::{self, Program, Rig, Scenario};
+use crate::outcome::Outcome;
+use std::path::{Path, PathBuf};
+
+pub(crate) const ABOUT: &str =
+    "rdma-core's VFIO driver on the model, in QEMU guests (slow: boots machines)";
+
+/// The scenarios of all drivers, by the driver's name.
+const SCENARIOS: &[Scenario] = &[rdma_core_vfio::SCENARIO];
+
+/// What builds the programs of a scenario, below a directory of its own.
+type Build = fn(&Path) -> Result<Vec<Program>, String>;
+
+/// Who builds for which scenario.
+const PROGRAMS: &[(&str, Build)] = &[(rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs)];
+
+/// Runs all scenarios, or those that are named.
+pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/drivers");
+    let named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let all = !SCENARIOS.iter().any(|scenario| named(scenario.name));
+    let mut programs = Vec::new();
+    for (name, build) in PROGRAMS {
+        if all || named(name) {
+            programs.extend(build(&root.join(name))?);
+        }
+    }
+    let rig = Rig {
+        name: "drivers",
+        scenarios: SCENARIOS,
+        programs,
+        ours: PathBuf::new(),
+    };
+    stock_driver::run_rig(&rig, arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_can_be_planned_and_has_what_is_expected_of_it() {
+        stock_driver::check_plans(SCENARIOS);
+    }
+
+    #[test]
+    fn every_driver_has_scenarios() {
+        for (name, _) in PROGRAMS {
+            assert!(SCENARIOS.iter().any(|known| known.name == *name), "{name}");
+        }
+    }
+}
