@@ -91,6 +91,7 @@
 pub mod caps;
 pub mod cmdq;
 pub mod command;
+pub mod congestion;
 pub mod counter;
 pub mod cq;
 pub mod cqe;

@@ -84,6 +84,11 @@ numbered! {
         SetL2TableEntry = 0x829, "SET_L2_TABLE_ENTRY";
         DeleteL2TableEntry = 0x82b, "DELETE_L2_TABLE_ENTRY";
         QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
+        QueryCongStatus = 0x822, "QUERY_CONG_STATUS";
+        ModifyCongStatus = 0x823, "MODIFY_CONG_STATUS";
+        QueryCongParams = 0x824, "QUERY_CONG_PARAMS";
+        ModifyCongParams = 0x825, "MODIFY_CONG_PARAMS";
+        QueryCongStatistics = 0x826, "QUERY_CONG_STATISTICS";
         AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
         DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
         QueryQCounter = 0x773, "QUERY_Q_COUNTER";

@@ -108,6 +108,16 @@ const REASONS: &[(&str, &str, &str)] = &[
         "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xf6",
     ),
     (
+        "mtcap_reg",
+        "",
+        "not in the headers of Linux 6.1; those of 6.12 have it, 0x10 bytes",
+    ),
+    (
+        "mtmp_reg",
+        "",
+        "not in the headers of Linux 6.1; those of 6.12 have it, 0x20 bytes",
+    ),
+    (
         "query_special_contexts_out",
         "terminate_scatter_list_mkey",
         "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xa0",

@@ -4,7 +4,7 @@
 //! ([`owner_of_pass`]). A new queue is filled with entries whose owner bit is 1, which is the parity of the second pass.
 
 use crate::eq::{CqError, Eqe, QpEvents};
-use crate::layout::layout;
+use crate::layout::{layout, part, part_mut};
 use crate::numbered::numbered;
 use crate::numbers::{Cqn, Qpn, Srqn};
 use crate::pages::PagesReqEvent;
@@ -307,6 +307,11 @@ pub enum Event {
         /// How.
         change: PortChange,
     },
+    /// Sensors are too hot (`struct mlx5_eqe_temp_warning`).
+    TemperatureWarning {
+        /// One bit for each sensor: 64 to 127, then 0 to 63.
+        sensors: [u64; 2],
+    },
     /// A CQ failed.
     CqError {
         /// Which.
@@ -372,6 +377,9 @@ impl Event {
                     change: PortChange::from_number(eqe.event_sub_type()),
                 }
             }
+            EventType::TemperatureWarning => Self::TemperatureWarning {
+                sensors: [0, 8].map(|at| u64::from_be_bytes(*part(data, at))),
+            },
             EventType::CqError => {
                 let event: &CqError = transmute_ref!(data);
                 Self::CqError {
@@ -445,6 +453,12 @@ impl Event {
                 let event: &mut PortStateChangeEvent = zerocopy::transmute_mut!(data);
                 event.set_port_num(port & 0xf);
                 (EventType::PortChange, change.number())
+            }
+            Self::TemperatureWarning { sensors } => {
+                for (at, sensors) in [0, 8].into_iter().zip(sensors) {
+                    *part_mut(data, at) = sensors.to_be_bytes();
+                }
+                (EventType::TemperatureWarning, 0)
             }
             Self::CqError { cqn, syndrome } => {
                 let event: &mut CqError = zerocopy::transmute_mut!(data);

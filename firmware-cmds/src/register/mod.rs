@@ -1,8 +1,14 @@
 //! Access to the port and device registers.
 
+mod capability;
 mod counters;
+mod module;
+mod qos;
 
+pub use self::capability::*;
 pub use self::counters::*;
+pub use self::module::*;
+pub use self::qos::*;
 
 use crate::command::command;
 use crate::layout::layout;

@@ -333,9 +333,19 @@ values! {
 
     /// Register that ACCESS_REG reads or writes.
     RegisterId: u16 {
+        /// Trust state: [`crate::register::QptsReg`].
+        Qpts = 0x4002, "QPTS";
+        /// Bandwidth of traffic classes: [`crate::register::QetcReg`].
+        Qetcr = 0x4005, "QETCR";
+        /// Traffic class of a priority: [`crate::register::QtctReg`].
+        Qtct = 0x400a, "QTCT";
+        /// Priority of each DSCP: [`crate::register::QpdpmReg`].
+        Qpdpm = 0x4013, "QPDPM";
+        /// Capability mask of these: [`crate::register::QcamReg`].
+        Qcam = 0x4019, "QCAM";
         /// Port capabilities.
         Pcap = 0x5001, "PCAP";
-        /// Lanes of the module.
+        /// Lanes of the module: [`crate::register::PmlpReg`].
         Pmlp = 0x5002, "PMLP";
         /// Largest packet: [`crate::register::PmtuReg`].
         Pmtu = 0x5003, "PMTU";
@@ -343,23 +353,31 @@ values! {
         Ptys = 0x5004, "PTYS";
         /// Administrative and operational state: [`crate::register::PaosReg`].
         Paos = 0x5006, "PAOS";
-        /// Flow control.
+        /// Flow control: [`crate::register::PfccReg`].
         Pfcc = 0x5007, "PFCC";
         /// Counters: [`crate::register::PpcntReg`].
         Ppcnt = 0x5008, "PPCNT";
         /// Virtual lanes: [`crate::register::PvlcReg`].
         Pvlc = 0x500f, "PVLC";
-        /// Port capability mask.
+        /// Forward error correction: [`crate::register::PplmReg`].
+        Pplm = 0x5023, "PPLM";
+        /// Port capability mask: [`crate::register::PcamReg`].
         Pcam = 0x507f, "PCAM";
         /// Description of the node, 64 bytes.
         NodeDescription = 0x6001, "NODE_DESC";
         /// Byte order of the host: [`crate::register::RegisterHostEndianness`].
         HostEndianness = 0x7004, "HOST_ENDIANNESS";
-        /// The memory of a cable or module.
+        /// Which sensors of temperature there are: [`crate::register::MtcapReg`].
+        Mtcap = 0x9009, "MTCAP";
+        /// A sensor of temperature: [`crate::register::MtmpReg`].
+        Mtmp = 0x900a, "MTMP";
+        /// The memory of a cable or module: [`crate::register::MciaReg`].
         Mcia = 0x9014, "MCIA";
         /// Firmware reset level.
         Mfrl = 0x9028, "MFRL";
-        /// Management capability mask.
+        /// Counters of the PCI Express link: [`crate::register::MpcntReg`].
+        Mpcnt = 0x9051, "MPCNT";
+        /// Management capability mask: [`crate::register::McamReg`].
         Mcam = 0x907f, "MCAM";
         /// Timeouts of the device: [`crate::register::DtorReg`].
         Dtor = 0xc00e, "DTOR";
