@@ -131,7 +131,7 @@
 //! | bring-up | PF and VF of ConnectX-4 and later, Ethernet (RoCE v1, v2) and InfiniBand ports, ISSI 0 and 1, both page phases, capability negotiation, mailbox signatures | SR-IOV administration, sub-functions, multi-port RoCE |
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
-//! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down, counters | congestion control |
+//! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down, counters, flow control, priorities, congestion control, modules, temperature | |
 //! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows, indirect keys, device memory, null and zero-based regions: see the modules | DC, on-demand paging, raw packet QPs |
 //! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
 #![no_std]
@@ -161,8 +161,12 @@ pub use cq::{
 };
 pub use device::counters::{Counter, Counters, QueueCounters};
 pub use device::function::FunctionKind;
+pub use device::module::{Module, ModuleAddress, ModuleKind, Text};
+pub use device::qos::{DSCPS, Fec, FlowControl, PRIORITIES, TrafficClass, Trust};
+pub use device::register::RegisterError;
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::tasks::NextAsyncEvent;
+pub use device::temperature::{Celsius, MODULE_SENSORS, Temperature};
 pub use device::{Device, PendingCommand, TailIn};
 pub use dm::{AllocDmAttr, DM_WORD, Dm, DmMr};
 pub use error::{

@@ -42,7 +42,7 @@ pub struct Counter {
 }
 
 impl Counters {
-    fn new(of: &'static Descriptor, from: &[u8]) -> Self {
+    pub(super) fn new(of: &'static Descriptor, from: &[u8]) -> Self {
         let mut bytes = [0; LONGEST];
         for (to, from) in bytes.iter_mut().zip(from) {
             *to = *from;

@@ -3,17 +3,22 @@
 pub mod capabilities;
 mod capability_query;
 mod clock;
+mod congestion;
 pub(crate) mod counters;
 pub(crate) mod dma_buffer;
 pub(crate) mod function;
 mod gids;
 pub(crate) mod in_flight;
+pub(crate) mod module;
 pub(crate) mod open;
 mod overlap;
 mod port;
+pub(crate) mod qos;
+pub(crate) mod register;
 pub(crate) mod storage;
 pub(crate) mod tasks;
 mod teardown;
+pub(crate) mod temperature;
 mod wait;
 pub(crate) mod xrc_objects;
 

@@ -532,6 +532,11 @@ impl<'s, P: Platform> Device<'s, P> {
         } else {
             events
         };
+        let events = if self.capabilities.hca.temp_warn_event() {
+            events | EventType::TemperatureWarning.mask()
+        } else {
+            events
+        };
         let first = self.begin_eq(log_size, 0, events)?;
         let first = self.end_eq(first)?;
         let roce = self.order_roce();

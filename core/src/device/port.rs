@@ -23,6 +23,8 @@ use crate::types::port::{
 
 /// The partition that every port is a full member of.
 const DEFAULT_PKEY: u16 = 0xffff;
+/// Bytes of the longest register that is written, [`QpdpmReg`](bareverbs_firmware_cmds::register::QpdpmReg).
+const LONGEST_WRITTEN: usize = 0x84;
 /// PTYS: the Ethernet part.
 const PTYS_ETHERNET: u8 = 1 << 2;
 /// PTYS: the InfiniBand part.
@@ -117,13 +119,7 @@ impl<P: Platform> Device<'_, P> {
         paos.set_local_port(PORT)
             .set_admin_status(admin.number())
             .set_ase(true);
-        let mut write = AccessRegisterIn::new();
-        write
-            .set_op_mod(AccessRegister::Write.number())
-            .set_register_id(RegisterId::Paos.number());
-        let mut answer = PaosReg::ZERO;
-        self.execute_with(&write, TailIn::Bytes(&paos.0), &mut answer.0)
-            .map(drop)
+        self.write_register(RegisterId::Paos, &paos.0)
     }
 
     pub(crate) fn nic_vport(&self) -> Result<NicVportContext, CommandError> {
@@ -220,6 +216,23 @@ impl<P: Platform> Device<'_, P> {
         let mut ptys = PtysReg::ZERO;
         ptys.set_local_port(PORT).set_proto_mask(proto_mask);
         self.read_register(RegisterId::Ptys, ptys, PtysReg::as_mut_bytes)
+    }
+
+    /// Writes a register.
+    pub(super) fn write_register(
+        &self,
+        id: RegisterId,
+        register: &[u8],
+    ) -> Result<(), CommandError> {
+        let mut write = AccessRegisterIn::new();
+        write
+            .set_op_mod(AccessRegister::Write.number())
+            .set_register_id(id.number());
+        // Firmware writes the register back, and some refuses an answer without room for it.
+        let mut answer = [0; LONGEST_WRITTEN];
+        let answer = answer.get_mut(..register.len()).unwrap_or_default();
+        self.execute_with(&write, TailIn::Bytes(register), answer)
+            .map(drop)
     }
 
     /// Reads a register; `None` if this function does not have it (a virtual function has few).

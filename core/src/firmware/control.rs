@@ -324,6 +324,9 @@ impl Dispatch<'_> {
                 self.pages.request(function_id, embedded_cpu, wanted);
             }
             Event::PortChange { port, change } => self.port_change(port, change),
+            Event::TemperatureWarning { sensors } => {
+                self.push(AsyncEvent::TemperatureWarning { sensors });
+            }
             Event::CqError { cqn, syndrome } => {
                 if !tables.cq_error(self.woken, cqn.number(), syndrome) {
                     *self.unknown += 1;

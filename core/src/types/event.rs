@@ -43,6 +43,12 @@ pub enum AsyncEvent {
         /// Port number, from 1.
         port: u8,
     },
+    /// A sensor of the device, or of a module, is too hot.
+    TemperatureWarning {
+        /// One bit for each sensor: those of modules, from 64 on, then 0 to 63. See
+        /// [`Device::query_temperature`](crate::Device::query_temperature).
+        sensors: [u64; 2],
+    },
     /// First message on a connection whose own side has not reached RTS yet.
     CommunicationEstablished {
         /// Which QP.

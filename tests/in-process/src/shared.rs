@@ -219,6 +219,15 @@ impl Shared {
         }
     }
 
+    pub(crate) fn set_temperature(&self, index: usize, sensor: u16, eighths: i16) {
+        let mut function = self.function(index);
+        let Function { model, port, .. } = &mut *function;
+        model.set_temperature(port, sensor, eighths);
+        if self.is_threaded() {
+            self.after(index, function, true);
+        }
+    }
+
     pub(crate) fn set_link(&self, index: usize, up: bool) {
         let mut function = self.function(index);
         let Function { model, port, .. } = &mut *function;

@@ -175,6 +175,14 @@ impl World {
         self.shared.set_link(index, up);
     }
 
+    /// A sensor of a function measures another temperature, in eighths of a degree Celsius.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn set_temperature(&self, index: usize, sensor: u16, eighths: i16) {
+        self.shared.set_temperature(index, sensor, eighths);
+    }
+
     /// Ends the wires out of the process, as when the world ends: what was sent before leaves, and nothing arrives any more.
     /// For programs that end with devices in use. What a latency or a delay holds back leaves in its time.
     pub fn close_exits(&self) {

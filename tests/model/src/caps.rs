@@ -49,6 +49,8 @@ impl Caps {
             (CapabilityGroup::DeviceMemory, _) if self.general.device_memory() => {
                 &self.device_memory.0
             }
+            // Nothing of it: the device paces no packets.
+            (CapabilityGroup::Qos, _) if self.general.qos() => &[0; 0x100],
             (CapabilityGroup::FlowTable, _) if self.general.nic_flow_table() => &self.flow_table.0,
             _ => return None,
         })

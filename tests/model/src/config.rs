@@ -1,5 +1,6 @@
 //! What the modelled card is: identity, capabilities, how much memory it requires, how it starts.
 
+use crate::port::module::{Module, Sensor};
 use crate::quirks::Quirks;
 use bareverbs_firmware_cmds::caps::{
     AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
@@ -111,6 +112,10 @@ pub struct Config {
     /// port, which counts if `wqe_inline_mode` of the Ethernet capabilities is 1. 0 none, 1 the Ethernet header, 2 up to the
     /// IP header, 3 up to the TCP or UDP header.
     pub min_wqe_inline_mode: u8,
+    /// The memory of the module or cable in the port, if it has one.
+    pub module: Option<Module>,
+    /// Sensors of temperature.
+    pub sensors: Vec<Sensor>,
     /// How long the `initializing` bit stays set after power-on and reset.
     pub boot_time: Duration,
     /// For how long the registers with the command queue's address give the former address back after a write.
@@ -184,6 +189,8 @@ impl Config {
             first_uar: 0,
             first_eqn: 0,
             min_wqe_inline_mode: 0,
+            module: Some(Module::copper_cable()),
+            sensors: vec![Sensor::asic()],
             boot_time: Duration::from_millis(1),
             latch_time: Duration::ZERO,
             combining: None,

@@ -25,12 +25,12 @@
 //! | virtual functions | as their own drivers see them: identity, no pages of their own, no say in the card's port, registers and addresses | what the physical function does for them: switching them on, their pages, rules and rates of the e-switch |
 //! | command interface | slots in parallel, chains of any length, tokens, delivery status, signatures in both directions, completion polled or by event | user contexts (`uid`) |
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
-//! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events | temperature, modules and the like |
+//! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events, temperature | modules plugged and the like |
 //! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation, compression (title and arrays) | enhanced compression |
 //! | queue pairs | RC, UC, UD, XRC, QP0 and QP1 with all transitions, flushing, error states; the kernel's REG_UMR; queue counters | DC and raw packets, path migration |
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address, page list, lists of pieces of other keys (KLM, KSM), page rights, bindings, memory windows of both types, UMR, invalidation by the peer | on-demand paging, signatures |
-//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists; InfiniBand's packets between two models, its port's agents for subnet and performance management | InfiniBand's own link layer, being managed by a subnet manager |
+//! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists, settings of pauses, priorities and congestion control that are kept and have no effect, a cable with its memory, sensors; InfiniBand's packets between two models, its port's agents for subnet and performance management | InfiniBand's own link layer, being managed by a subnet manager |
 //! | Ethernet | send and receive queues, checksums, large sends, VLAN tags, hashing over tables of queues, striding queues, several packets in one request, tunnels | large receives, encryption, pacing |
 //! | flow steering | received frames: tables with levels, roots and misses, groups, entries, counters alone and in bulk; outer headers with two VLAN tags, IPv6 extension headers, fragments | frames that are sent, changes to headers, headers inside tunnels, registers between tables |
 //! | quirks ([`Quirks`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
@@ -69,5 +69,6 @@ pub use fault::{CommandFault, CommandRule, Faults};
 pub use host::{Host, IommuFault};
 pub use model::{Model, Objects};
 pub use objects::{Leak, ObjectKind};
+pub use port::module::{Module, Sensor};
 pub use quirks::Quirks;
 pub use syndrome::{Status, Syndrome};

@@ -278,6 +278,13 @@ impl Model {
         });
     }
 
+    /// A sensor measures another temperature, in eighths of a degree Celsius.
+    pub fn set_temperature(&mut self, host: &mut dyn Host, sensor: u16, eighths: i16) {
+        self.with_io(host, |device, io| {
+            device.set_temperature(io, sensor, eighths)
+        });
+    }
+
     /// The peer of the port, a switch for example, takes nothing for the moment: what is posted waits, requests and responses
     /// alike, as on a port with priority flow control (IEEE 802.1Qbb). Frames are received as before.
     #[inline]

@@ -114,6 +114,12 @@ syndromes! {
     RegisterPort = 0x0005_0005, BadIndex, "a register of a port that does not exist";
     RegisterOpMod = 0x0005_0006, BadParam, "ACCESS_REG with an op_mod that does not exist";
     RegisterMtu = 0x0005_0007, BadParam, "an MTU beyond the port's maximum";
+    RegisterValue = 0x0005_0009, BadParam, "a value that the register does not take";
+    RegisterIndex = 0x0005_000a, BadIndex, "a sensor that does not exist";
+    CongestionNotAllowed = 0x0005_000b, BadOp, "congestion control is not offered";
+    CongestionProtocol = 0x0005_000c, BadParam, "a part of congestion control that does not exist";
+    CongestionSelect = 0x0005_000d, BadParam, "a parameter of congestion control that does not exist";
+    CongestionPriority = 0x0005_000e, BadParam, "congestion control of a priority that does not exist";
     RegisterVirtual = 0x0005_0008, BadOp, "a register that a virtual function cannot write";
 
     UarExhausted = 0x0006_0001, NoResources, "no UAR left";

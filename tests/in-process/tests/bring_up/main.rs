@@ -6,6 +6,7 @@ mod failures;
 mod firmware_pages;
 mod gid_table;
 mod opening;
+mod settings;
 mod support;
 mod threads;
 mod vanishing;

@@ -18,7 +18,8 @@
 //! has no name here, bytes as hex digits). A group can start with `hex (log)` and lines of dwords, `OFFSET: DWORD...`, which
 //! are the image byte for byte. `[general max]` and `[roce max]` are what SET_HCA_CAP can ask for: the current values, but for
 //! what stands there. What a file does not mention is zero. `[general modelled]` and the like take back what a recorded card
-//! offers and the model does not do, for drivers that take up every offer ([`Config::modelled`]).
+//! offers and the model does not do, or what the vendor's driver was not run with, for drivers that take up every offer
+//! ([`Config::modelled`]).
 
 mod parse;
 mod value;

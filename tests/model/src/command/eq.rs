@@ -10,9 +10,9 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::eq::{CreateEqIn, DestroyEqIn, QueryEqIn};
 
+const TEMPERATURE_WARNING: u8 = 0x17;
 /// Event types that this model never reports.
 const PORT_MODULE: u8 = 0x16;
-const TEMPERATURE_WARNING: u8 = 0x17;
 const GENERAL_NOTIFICATION: u8 = 0x22;
 
 /// Event types that need a capability which the device does not have (`gather_async_events_mask` and `create_async_eqs`

@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 mod caps;
+mod congestion;
 mod counter;
 mod cq;
 mod domain;
@@ -28,6 +29,7 @@ mod queue;
 mod register;
 mod roce;
 mod rq;
+mod settings;
 pub(crate) mod slots;
 mod sq;
 mod srq;
@@ -339,6 +341,11 @@ impl Device {
             SetL2TableEntry, Initialized, l2_table::set;
             DeleteL2TableEntry, Initialized, l2_table::delete;
             QueryVportCounter, Initialized, vport::query_counter;
+            QueryCongStatus, Initialized, congestion::query_status;
+            ModifyCongStatus, Initialized, congestion::modify_status;
+            QueryCongParams, Initialized, congestion::query_params;
+            ModifyCongParams, Initialized, congestion::modify_params;
+            QueryCongStatistics, Initialized, congestion::query_statistics;
             QueryHcaVportGid, Initialized, vport::query_gid;
             QueryHcaVportPkey, Initialized, vport::query_pkey;
             MadIfc, Initialized, mcg::mad_ifc;

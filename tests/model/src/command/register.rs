@@ -1,6 +1,6 @@
 //! ACCESS_REG: the registers that drivers touch.
 
-use super::{Call, Result};
+use super::{Call, Result, settings};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::port::vport::{MAX_HW_MTU, MTU_OVERHEAD, Traffic};
@@ -19,15 +19,11 @@ const IB_SPEED_EDR: u16 = 1 << 5;
 const NODE_DESC_LEN: usize = 64;
 const PCAP_LEN: usize = 20;
 const ENDIANNESS_LEN: usize = 16;
-const PFCC_LEN: usize = 32;
 const PMLP_LEN: usize = 64;
-const MCIA_HEADER: usize = 16;
-/// MCIA: the cable has no memory to read.
-const NO_EEPROM: u8 = 1;
 /// Lanes of the port.
 const LANES: u8 = 4;
 
-fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
+pub(super) fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
     tail: &[u8],
 ) -> core::result::Result<T, Syndrome> {
     T::read_from_prefix(tail)
@@ -35,7 +31,7 @@ fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
         .map_err(|_| Syndrome::RegisterShort)
 }
 
-fn output<T: IntoBytes + Immutable>(
+pub(super) fn output<T: IntoBytes + Immutable>(
     tail: &mut [u8],
     register: &T,
 ) -> core::result::Result<(), Syndrome> {
@@ -46,7 +42,7 @@ fn output<T: IntoBytes + Immutable>(
     Ok(())
 }
 
-fn port(number: u8) -> core::result::Result<(), Syndrome> {
+pub(super) fn port(number: u8) -> core::result::Result<(), Syndrome> {
     if number == 1 {
         Ok(())
     } else {
@@ -67,6 +63,10 @@ pub(super) fn access(
         log::debug!("ACCESS_REG of register {number:#x}");
         Syndrome::RegisterUnknown
     })?;
+    if !device.has_register(register) {
+        log::debug!("ACCESS_REG of {register}, which this card does not have");
+        return Err(Syndrome::RegisterUnknown.into());
+    }
     if device.config.is_virtual() && write {
         match register {
             // What the vendor's driver sets for a physical function only (`set_hca_ctrl`), or for the one that manages the
@@ -115,13 +115,19 @@ pub(super) fn access(
             }
             Ok(output(out, &register)?)
         }
-        (RegisterId::Mcia, false) => {
-            // How much data may follow has grown from one version of the driver to the next; here none does.
-            let mut header: [u8; MCIA_HEADER] = input(tail)?;
-            header[3] = NO_EEPROM;
-            Ok(output(out, &header)?)
-        }
-        (RegisterId::Pfcc, _) => pfcc(device, tail, out, write),
+        (RegisterId::Mcia, false) => settings::mcia(device, tail, out),
+        (RegisterId::Qcam, false) => settings::qcam(device, tail, out),
+        (RegisterId::Pcam, false) => settings::pcam(device, tail, out),
+        (RegisterId::Mcam, false) => settings::mcam(device, tail, out),
+        (RegisterId::Qpts, _) => settings::qpts(device, tail, out, write),
+        (RegisterId::Qpdpm, _) => settings::qpdpm(device, tail, out, write),
+        (RegisterId::Qtct, _) => settings::qtct(device, tail, out, write),
+        (RegisterId::Qetcr, _) => settings::qetc(device, tail, out, write),
+        (RegisterId::Pplm, false) => settings::pplm(device, tail, out),
+        (RegisterId::Mtcap, false) => settings::mtcap(device, tail, out),
+        (RegisterId::Mtmp, _) => settings::mtmp(device, tail, out, write),
+        (RegisterId::Mpcnt, false) => settings::mpcnt(tail, out),
+        (RegisterId::Pfcc, _) => settings::pfcc(device, tail, out, write),
         (RegisterId::Ppcnt, false) => ppcnt(device, tail, out),
         (
             RegisterId::Ptys
@@ -129,7 +135,13 @@ pub(super) fn access(
             | RegisterId::Pcap
             | RegisterId::Ppcnt
             | RegisterId::Pmlp
-            | RegisterId::Mcia,
+            | RegisterId::Mcia
+            | RegisterId::Qcam
+            | RegisterId::Pcam
+            | RegisterId::Mcam
+            | RegisterId::Pplm
+            | RegisterId::Mtcap
+            | RegisterId::Mpcnt,
             true,
         ) => Err(Syndrome::RegisterReadOnly.into()),
         _ => {
@@ -205,24 +217,6 @@ fn paos(device: &mut Device, io: &mut Io<'_>, tail: &[u8], out: &mut [u8], write
         .set_admin_status(state(device.vport.admin_up))
         .set_oper_status(state(device.vport.up()));
     Ok(output(out, &register)?)
-}
-
-/// Flow control: what the driver sets is kept, as nothing on this cable ever asks for a pause.
-fn pfcc(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
-    let register: [u8; PFCC_LEN] = input(tail)?;
-    port(register[1])?;
-    // Words 2 and 3: sending and receiving; pauses in the top bit, the priorities with pauses of their own in 23:16.
-    let kept = &mut device.vport.pauses;
-    if write {
-        for (at, kept) in [8, 12].into_iter().zip(&mut *kept) {
-            *kept = [register[at] & 0x80, register[at + 1]];
-        }
-    }
-    let mut answer = [0; PFCC_LEN];
-    answer[1] = register[1];
-    answer[8..10].copy_from_slice(&kept[0]);
-    answer[12..14].copy_from_slice(&kept[1]);
-    Ok(output(out, &answer)?)
 }
 
 /// Groups of PPCNT.

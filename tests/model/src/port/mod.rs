@@ -5,6 +5,8 @@ mod infiniband;
 pub(crate) mod lid;
 mod link;
 mod management;
+pub(crate) mod module;
 pub(crate) mod multicast;
+pub(crate) mod settings;
 pub(crate) mod vport;
 mod wire;

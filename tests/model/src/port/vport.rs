@@ -1,5 +1,6 @@
 //! The virtual port: link, MTU, addresses, counters of violations.
 
+use super::settings::Settings;
 use crate::config::Config;
 use bareverbs_firmware_cmds::vport::NicVportContext;
 
@@ -76,8 +77,8 @@ pub(crate) struct Vport {
     pub(crate) cable: EthernetTraffic,
     /// Addresses that the driver accepts, in the order of list types: unicast, multicast, VLANs.
     pub(crate) lists: [Vec<u64>; 3],
-    /// Pauses when sending and when receiving, as the register has them.
-    pub(crate) pauses: [[u8; 2]; 2],
+    /// What drivers set.
+    pub(crate) settings: Settings,
     /// InfiniBand's capability mask: traps, mapping of service levels, system image GUID and extended speeds, and what
     /// software adds.
     pub(crate) cap_mask1: u32,
@@ -106,7 +107,7 @@ impl Vport {
             ethernet: EthernetTraffic::default(),
             cable: EthernetTraffic::default(),
             lists: Default::default(),
-            pauses: Default::default(),
+            settings: Settings::new(),
             cap_mask1: 0x0000_4848,
         }
     }

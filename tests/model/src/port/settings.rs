@@ -1,0 +1,105 @@
+//! What drivers set of the port: flow control, trust, traffic classes, congestion control. Each function has its own; on a
+//! card the functions of a port share them.
+
+use bareverbs_firmware_cmds::congestion::{
+    CongControlRRoceEcnNp, CongControlRRoceEcnRp, CongestionPoint,
+};
+
+pub(crate) const PRIORITIES: usize = 8;
+pub(crate) const DSCPS: usize = 64;
+pub(crate) const TRAFFIC_CLASSES: usize = 8;
+
+/// Trust state: the tag's priority.
+pub(crate) const TRUST_PCP: u8 = 1;
+/// Trust state: the IP header's DSCP.
+pub(crate) const TRUST_DSCP: u8 = 2;
+
+/// Pauses in one direction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pauses {
+    /// Of the whole port.
+    pub(crate) port: bool,
+    /// Of priorities.
+    pub(crate) priorities: u8,
+}
+
+/// A traffic class.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TrafficClass {
+    pub(crate) group: u8,
+    /// Percent of the group's.
+    pub(crate) bandwidth: u8,
+    /// Units and value of the rate limit.
+    pub(crate) limit: (u8, u8),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// When sending, and when receiving.
+    pub(crate) pauses: [Pauses; 2],
+    /// Watermarks of a stalled device: minor, critical.
+    pub(crate) watermarks: [u16; 2],
+    pub(crate) trust: u8,
+    /// Priority of each DSCP.
+    pub(crate) dscp: [u8; DSCPS],
+    /// Traffic class of each priority.
+    pub(crate) classes: [u8; PRIORITIES],
+    pub(crate) bandwidth: [TrafficClass; TRAFFIC_CLASSES],
+    pub(crate) reaction: CongControlRRoceEcnRp,
+    pub(crate) notification: CongControlRRoceEcnNp,
+    /// By [`CongestionPoint`] and priority: whether it is in force.
+    pub(crate) congestion: [[bool; PRIORITIES]; 2],
+}
+
+impl Settings {
+    /// What the card starts with. The parameters of congestion control are those that the vendor's documentation of DCQCN has
+    /// as defaults; the others are assumed.
+    pub(crate) fn new() -> Self {
+        let mut reaction = CongControlRRoceEcnRp::ZERO;
+        reaction
+            .set_clamp_tgt_rate_after_time_inc(true)
+            .set_rpg_time_reset(300)
+            .set_rpg_byte_reset(32_767)
+            .set_rpg_threshold(1)
+            .set_rpg_ai_rate(5)
+            .set_rpg_hai_rate(50)
+            .set_rpg_gd(11)
+            .set_rpg_min_dec_fac(50)
+            .set_rpg_min_rate(1)
+            .set_dce_tcp_g(1019)
+            .set_dce_tcp_rtt(1)
+            .set_rate_reduce_monitor_period(4)
+            .set_initial_alpha_value(1023);
+        let mut notification = CongControlRRoceEcnNp::ZERO;
+        notification
+            .set_min_time_between_cnps(4)
+            .set_cnp_dscp(48)
+            .set_cnp_802p_prio(6);
+        let whole = TrafficClass {
+            bandwidth: 100,
+            ..TrafficClass::default()
+        };
+        Self {
+            pauses: Default::default(),
+            watermarks: [0; 2],
+            trust: TRUST_PCP,
+            dscp: core::array::from_fn(|dscp| (dscp / PRIORITIES) as u8),
+            classes: core::array::from_fn(|priority| priority as u8),
+            bandwidth: core::array::from_fn(|class| TrafficClass {
+                group: class as u8,
+                ..whole
+            }),
+            reaction,
+            notification,
+            congestion: [[true; PRIORITIES]; 2],
+        }
+    }
+
+    /// The parameters of a point.
+    pub(crate) fn parameters(&mut self, point: CongestionPoint) -> &mut [u8; 0x100] {
+        match point {
+            CongestionPoint::Reaction => &mut self.reaction.0,
+            CongestionPoint::Notification => &mut self.notification.0,
+        }
+    }
+}
