@@ -5,7 +5,7 @@
 //! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
 //! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
 //! cargo run --example devinfo -- --conformance                 does what is below the driver work?
-//! cargo run --example devinfo -- --watch 1                     what the port counts, each second
+//! cargo run --example devinfo -- --watch 1                     what the port counts and how warm it is, each second
 //! ```
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
@@ -13,6 +13,7 @@
 mod conformance;
 mod report;
 mod selftest;
+mod settings;
 mod watch;
 
 use std::error::Error;

@@ -7,7 +7,7 @@ use bareverbs::verbs::{
     PortState, RoceVersion, Storage,
 };
 
-use super::{Result, with_page_chunks};
+use super::{Result, settings, with_page_chunks};
 use bareverbs_node::wait_for_link;
 
 /// How long a link may take to come up before it is shown as it is.
@@ -100,6 +100,7 @@ fn report<P: Platform>(
     report.number("rate_mbps", port.rate_mbps.into());
     report.text("port_guid", guid(port.port_guid));
     report.text("mac", mac(port.mac));
+    settings::report(&mut report, &device)?;
     for (index, entry) in device.gid_table() {
         let version = match entry.version {
             RoceVersion::V1 => "RoCE v1",
@@ -210,11 +211,11 @@ impl Report {
         with_page_chunks(|chunks| report(&platform, name, part, chunks))
     }
 
-    fn text(&mut self, name: &str, value: impl Into<String>) {
+    pub(crate) fn text(&mut self, name: &str, value: impl Into<String>) {
         self.lines.push((name.into(), Value::Text(value.into())));
     }
 
-    fn number(&mut self, name: &str, value: u64) {
+    pub(crate) fn number(&mut self, name: &str, value: u64) {
         self.lines.push((name.into(), Value::Number(value)));
     }
 

@@ -10,6 +10,7 @@ use bareverbs::verbs::{
 };
 
 use super::Result;
+use super::settings::{self, offered};
 
 /// Priorities that an Ethernet port counts apart.
 const PRIORITIES: u8 = 8;
@@ -63,6 +64,15 @@ impl Look {
             LinkLayer::InfiniBand => add("infiniband", port(PortCounterGroup::Infiniband, 0)?),
         }
         add("physical", port(PortCounterGroup::Physical, 0)?);
+        add("congestion", offered(device.query_congestion_statistics())?);
+        add("pcie", offered(device.query_pcie_counters())?);
+        for temperature in settings::temperatures(device)? {
+            // Zero and less would not be shown, or not be a number here.
+            if let Ok(eighths) = u64::try_from(temperature.now.0) {
+                let name = format!("temperature.sensor{}.millidegrees", temperature.sensor);
+                values.push((name, eighths * 125));
+            }
+        }
         Ok(Self {
             at: device.platform().now(),
             values,
