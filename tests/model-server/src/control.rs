@@ -3,6 +3,7 @@
 //! | line | effect |
 //! |---|---|
 //! | `link FUNCTION up` or `down` | the cable is plugged in or out |
+//! | `cable SWITCH PORT up` or `down` | the same at a port of an InfiniBand switch, counted from 0 in its topology |
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
 //! | `restart FUNCTION` | another driver resets the firmware, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
@@ -21,6 +22,7 @@ use std::io::{self, Write};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Card(usize, Mishap),
+    Cable(usize, u8, bool),
     Link(Fault),
     FaultsOff,
     Faults,
@@ -43,6 +45,11 @@ fn parse(line: &str) -> Result<Event, String> {
     let (function, mishap) = match words[..] {
         ["link", function, "up"] => (function, Mishap::Link(true)),
         ["link", function, "down"] => (function, Mishap::Link(false)),
+        ["cable", switch, port, state @ ("up" | "down")] => {
+            let switch = switch.parse().map_err(|_| "which switch?")?;
+            let port = port.parse().map_err(|_| "which port?")?;
+            return Ok(Event::Cable(switch, port, state == "up"));
+        }
         ["health", function, syndrome] => {
             let syndrome = syndrome.parse().ok().filter(|&s| s != 0);
             let syndrome = syndrome.ok_or("a health syndrome is a number from 1 to 255")?;
@@ -82,6 +89,16 @@ pub(crate) fn follow(world: &World, lines: impl Iterator<Item = io::Result<Strin
 fn obey(world: &World, event: Event) -> Result<(), String> {
     let (rates, report) = match event {
         Event::Card(index, mishap) => return strike(world, index, mishap),
+        Event::Cable(switch, port, up) => {
+            log::info!(
+                "switch {switch}, port {port}: {}",
+                if up { "up" } else { "down" }
+            );
+            return world
+                .with_subnet(|subnet| subnet.set_cable(switch, port, up))
+                .then_some(())
+                .ok_or("there is no switch of InfiniBand's".into());
+        }
         Event::Link(fault) => world.set_faults(|rates| fault.apply(rates)),
         Event::FaultsOff => world.set_faults(|rates| *rates = setting::none()),
         Event::Faults => world.set_faults(|_| {}),
@@ -124,6 +141,9 @@ fn print_state(world: &World, index: usize) -> Result<(), String> {
 fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
     check(world, index)?;
     log::info!("function {index}: {mishap:?}");
+    if let Mishap::Link(up) = mishap {
+        world.with_subnet(|subnet| subnet.set_adapter(index, up));
+    }
     world.with(index, |Function { model, port }| match mishap {
         Mishap::Link(up) => model.set_link(port, up),
         Mishap::Health(syndrome) => model.fail_health(syndrome, 0),
@@ -148,12 +168,15 @@ mod tests {
         assert_eq!(parse("vanish 3"), card(3, Mishap::Vanish));
         assert_eq!(parse("pages 0 40"), card(0, Mishap::Pages(40)));
         assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
+        assert_eq!(parse("cable 1 4 down"), Ok(Event::Cable(1, 4, false)));
         assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
         assert_eq!(parse("faults"), Ok(Event::Faults));
         assert_eq!(parse("state 1"), Ok(Event::State(1)));
         for bad in [
             "link",
             "link x up",
+            "cable 0 up",
+            "cable 0 256 up",
             "health 0 0",
             "health 0 256",
             "vanish",

@@ -29,6 +29,7 @@ use backend::Backend;
 use connectx_model::link::datagram::Wire;
 use connectx_model::link::setting;
 use connectx_model::link::stale::{self, Claim};
+use connectx_model::link::subnet::Topology;
 use connectx_model::{Config, pcap};
 use ending::Ending;
 use options::{PortType, Serve};
@@ -99,6 +100,7 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
         None => None,
     };
     let wiring = Wiring {
+        subnet: subnet(serve)?,
         wires: wires.clone(),
         rates,
         seed,
@@ -140,6 +142,28 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
     ended.recv().map_err(|error| error.to_string())?
 }
 
+/// What is between InfiniBand ports, if more than a cable is.
+fn subnet(serve: &Serve) -> Result<Option<Topology>, String> {
+    let topology = match &serve.topology {
+        Some(path) => {
+            let shown = path.display();
+            let text =
+                std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+            text.parse().map_err(|error| format!("{shown}: {error}"))?
+        }
+        None if serve.switch => {
+            let ports = u8::try_from(serve.functions.len()).ok();
+            let ports = ports.filter(|&ports| ports <= 64);
+            Topology::one_switch(ports.ok_or("a switch has 64 ports at most")?)
+        }
+        None => return Ok(None),
+    };
+    if !matches!(serve.port_type, PortType::Ib) {
+        return Err("--switch and --topology are for InfiniBand ports".into());
+    }
+    Ok(Some(topology))
+}
+
 fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
     let virtuals = || serve.vf.iter().chain(&serve.vf_without_mac);
     if let Some(beyond) = virtuals().find(|&&index| index >= serve.functions.len()) {
@@ -156,6 +180,7 @@ fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
             };
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
+                config.subnet_managed = serve.subnet_managed;
             }
             if virtuals().any(|&one| one == index) {
                 config = config.virtual_function();

@@ -18,7 +18,8 @@ enum Command {
     /// Two functions are cabled together, more are on one switch; those with a --link are not among them. A client may
     /// come, go and come again: the function is reset in between.
     ///
-    /// Lines on standard input strike while the server runs: "link FUNCTION up", "link FUNCTION down", "health FUNCTION
+    /// Lines on standard input strike while the server runs: "link FUNCTION up", "link FUNCTION down", "cable SWITCH PORT
+    /// down" or "up", "health FUNCTION
     /// SYNDROME", "restart FUNCTION", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "faults off", and
     /// "faults", which logs what they did so far; "state FUNCTION" prints what it did and how much memory it can reach.
     /// That standard input ends is not an end.
@@ -82,6 +83,14 @@ pub(crate) struct Serve {
     /// The link layer of the ports: eth (RoCE), which is the default, or ib (InfiniBand)
     #[bpaf(argument("PORT_TYPE"), fallback(PortType::Eth))]
     pub(crate) port_type: PortType,
+    /// InfiniBand ports begin without identifiers, and await a subnet manager
+    pub(crate) subnet_managed: bool,
+    /// InfiniBand ports on a switch that a subnet manager configures
+    pub(crate) switch: bool,
+    /// The same with several switches, as lines of this file say: "switch NAME PORTS", "adapter FUNCTION NAME:PORT",
+    /// "cable NAME:PORT NAME:PORT"
+    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
+    pub(crate) topology: Option<PathBuf>,
     /// Serve this function, counted from 0, as a virtual one
     #[bpaf(argument("FUNCTION"))]
     pub(crate) vf: Vec<usize>,

@@ -5,6 +5,7 @@ use crate::memory::Memory;
 use connectx_model::link::Link;
 use connectx_model::link::datagram::Wire;
 use connectx_model::link::fault::{Faulty, Rates, Report};
+use connectx_model::link::subnet::{Subnet, Topology};
 use connectx_model::link::trace::Summary;
 use connectx_model::{Config, Host, IommuFault, Model, pcap};
 use std::fs::File;
@@ -149,6 +150,8 @@ pub(crate) struct Wiring {
     pub(crate) seed: u64,
     /// Where to record frames.
     pub(crate) capture: Option<pcap::Writer<File>>,
+    /// The switches of InfiniBand's between the functions that have no wires.
+    pub(crate) subnet: Option<Topology>,
 }
 
 /// Shared by the sockets' threads and the clock's.
@@ -166,7 +169,7 @@ impl World {
     pub(crate) fn new(configs: Vec<Config>, wiring: Wiring) -> Self {
         let functions = configs.len();
         let (wired, wires): (Vec<usize>, Vec<Arc<Wire>>) = wiring.wires.into_iter().unzip();
-        let fabric = Fabric::new(functions, &wired);
+        let fabric = Fabric::new(functions, &wired, wiring.subnet.as_ref());
         Self {
             state: Mutex::new(State {
                 functions: configs
@@ -220,6 +223,17 @@ impl World {
             self.wake();
         }
         result
+    }
+
+    /// Does something to the subnet, if there is one; whether there is.
+    pub(crate) fn with_subnet(&self, change: impl FnOnce(&mut Subnet)) -> bool {
+        let mut state = self.lock();
+        let subnet = state.entrance.link.inner_mut().subnet();
+        let there = subnet.is_some();
+        subnet.map(change);
+        drop(state);
+        self.wake();
+        there
     }
 
     /// Changes the links' faults from here on; what they have done so far.

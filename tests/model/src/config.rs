@@ -66,6 +66,9 @@ pub struct Config {
     pub lid: u16,
     /// The local identifier of the subnet's manager.
     pub sm_lid: u16,
+    /// Whether an InfiniBand port awaits a subnet manager: it begins without a local identifier, and in the state
+    /// Initialize. Without that it is as if one had been there before.
+    pub subnet_managed: bool,
     /// The port's MAC address.
     pub mac: [u8; 6],
     /// Node GUID.
@@ -168,6 +171,7 @@ impl Config {
             port_type: PortType::Ethernet,
             lid: 1,
             sm_lid: 1,
+            subnet_managed: false,
             mac: [0; 6],
             node_guid: 0,
             port_guid: 0,
@@ -283,7 +287,11 @@ impl Config {
         let mut this = self.without_netdev();
         this.port_type = PortType::InfiniBand;
         for caps in [&mut this.general, &mut this.general_max] {
-            caps.set_port_type(0).set_roce(false).set_ib_virt(true);
+            caps.set_port_type(0)
+                .set_roce(false)
+                .set_ib_virt(true)
+                // QPs for the datagrams of QP1 in other partitions than the first.
+                .set_set_deth_sqpn(true);
         }
         this
     }

@@ -204,7 +204,6 @@ impl Device {
 
     /// Back to power-on, but for the clock, the statistics, the cable, the faults to come and what was found leaking.
     pub(crate) fn reset(&mut self) {
-        let link_up = self.vport.link_up;
         let fresh = Self::new(self.config.clone());
         let old = std::mem::replace(self, fresh);
         self.now = old.now;
@@ -213,7 +212,14 @@ impl Device {
         self.leaks = old.leaks;
         self.faults = old.faults;
         self.paused = old.paused;
-        self.vport.link_up = link_up;
+        self.vport.link_up = old.vport.link_up;
+        // A subnet manager configures the card's port, independent of its driver.
+        if old.vport.managed {
+            self.vport.managed = true;
+            self.vport.subnet = old.vport.subnet;
+            self.vport.tables = old.vport.tables;
+            self.vport.guids = old.vport.guids;
+        }
     }
 
     /// The driver has decided on capabilities: how many objects there can be.

@@ -59,6 +59,7 @@ pub mod quirks;
 mod rdma;
 pub mod roce;
 mod steering;
+mod subnet;
 pub mod syndrome;
 mod unknown;
 

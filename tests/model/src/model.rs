@@ -265,6 +265,7 @@ impl Model {
     /// Another port is the subnet manager from now on. The driver is not notified.
     pub fn set_sm_lid(&mut self, lid: u16) {
         self.device.config.sm_lid = lid;
+        self.device.vport.subnet.sm_lid = lid;
     }
 
     /// Plugs the cable in or out.

@@ -8,6 +8,7 @@ mod cards;
 mod cargo_test;
 mod circles;
 mod drivers;
+mod infiniband;
 mod interop;
 mod layouts;
 mod loom;
@@ -54,6 +55,11 @@ const RIGS: &[Rig] = &[
         name: "drivers",
         about: drivers::ABOUT,
         run: drivers::run,
+    },
+    Rig {
+        name: "infiniband",
+        about: infiniband::ABOUT,
+        run: infiniband::run,
     },
     Rig {
         name: "interop",

@@ -48,12 +48,13 @@ pub(super) fn detach(
     Ok(())
 }
 
-/// `op_mod` of MAD_IFC: keys that are not to be checked. There are none to check.
+/// `op_mod` of MAD_IFC: keys that are not to be checked, of which there is one.
+const IGNORE_M_KEY: u16 = 1;
 const IGNORE_KEYS: u16 = 3;
 
 /// Management datagrams for the port's own agents. On RoCE there is no subnet to manage, and the virtual port's commands
 /// answer what drivers query.
-pub(super) fn mad_ifc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
+pub(super) fn mad_ifc(device: &mut Device, io: &mut Io<'_>, call: Call<'_, MadIfcIn>) -> Result {
     if call.input.port() != 1 {
         return Err(Syndrome::MadPort.into());
     }
@@ -63,7 +64,8 @@ pub(super) fn mad_ifc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, MadIfc
     if call.input.op_mod() & !IGNORE_KEYS != 0 {
         return Err(Syndrome::MadOpMod.into());
     }
-    if let Some(answer) = device.manage(call.input.mad())? {
+    let keyed = call.input.op_mod() & IGNORE_M_KEY == 0;
+    if let Some(answer) = device.manage(io, call.input.mad(), keyed)? {
         call.output
             .response_mad_packet_mut()
             .copy_from_slice(&answer);

@@ -85,6 +85,7 @@ pub(super) fn access(
         (RegisterId::NodeDescription, true) => {
             let text = tail.get(..NODE_DESC_LEN).ok_or(Syndrome::RegisterShort)?;
             device.node_description.copy_from_slice(text);
+            device.trap_of_changes(io, true);
             Ok(())
         }
         (RegisterId::NodeDescription, false) => Ok(output(out, &device.node_description)?),

@@ -3,8 +3,9 @@
 use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
-use crate::port::vport::{DEFAULT_PKEY, MAX_HW_MTU, MTU_OVERHEAD, PKEYS, Traffic};
+use crate::port::vport::{MAX_HW_MTU, MTU_OVERHEAD, PKEYS, Traffic};
 use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::values::PortState;
 use bareverbs_firmware_cmds::vport::{
     ModifyHcaVportContextIn, ModifyNicVportContextIn, QueryHcaVportContextIn, QueryHcaVportGidIn,
     QueryHcaVportPkeyIn, QueryNicVportContextIn, QueryVportCounterIn, QueryVportStateIn,
@@ -191,7 +192,17 @@ pub(super) fn query_hca(
     }
     let ethernet = device.ethernet();
     let up = device.vport.up();
-    let state = if up { 4 } else { 1 };
+    let state = if ethernet {
+        if up {
+            PortState::Active
+        } else {
+            PortState::Down
+        }
+    } else {
+        device.vport.port_state()
+    }
+    .number();
+    let subnet = &device.vport.subnet;
     let context = &device.vport.context;
     call.output
         .hca_vport_context_mut()
@@ -206,16 +217,18 @@ pub(super) fn query_hca(
         .set_cap_mask1(device.vport.cap_mask1)
         // What software may set and clear.
         .set_cap_mask1_field_select(CAP_MASK1_SOFTWARE)
-        .set_lid(device.config.lid)
-        .set_sm_lid(device.config.sm_lid)
-        .set_subnet_timeout(18);
+        .set_lid(subnet.lid)
+        .set_lmc(subnet.lmc)
+        .set_sm_lid(subnet.sm_lid)
+        .set_sm_sl(subnet.sm_level)
+        .set_subnet_timeout(subnet.timeout);
     Ok(())
 }
 
 /// Software says with it what it serves, and may give the port other GUIDs.
 pub(super) fn modify_hca(
     device: &mut Device,
-    _: &mut Io<'_>,
+    io: &mut Io<'_>,
     call: Call<'_, ModifyHcaVportContextIn>,
 ) -> Result {
     own(call.input.other_vport(), call.input.vport_number())?;
@@ -231,12 +244,16 @@ pub(super) fn modify_hca(
         return Err(Syndrome::VportHcaFields.into());
     }
     let vport = &mut device.vport;
-    vport.cap_mask1 = vport.cap_mask1 & !bits | wanted.cap_mask1() & bits;
+    let before = vport.cap_mask1;
+    vport.cap_mask1 = before & !bits | wanted.cap_mask1() & bits;
     if fields & SELECT_PORT_GUID != 0 {
         vport.context.set_port_guid(wanted.port_guid());
     }
     if fields & SELECT_NODE_GUID != 0 {
         vport.context.set_node_guid(wanted.node_guid());
+    }
+    if vport.cap_mask1 != before {
+        device.trap_of_changes(io, false);
     }
     Ok(())
 }
@@ -299,17 +316,14 @@ pub(super) fn query_gid(
         .ok_or(Syndrome::VportGidOutput)?;
     for (at, gid) in (first..).zip(list.chunks_exact_mut(16)) {
         // Every entry has the subnet's prefix; those that are not used have no GUID behind it.
-        gid[..8].copy_from_slice(&0xfe80_0000_0000_0000u64.to_be_bytes());
-        if at == 0 {
-            gid[8..].copy_from_slice(&device.vport.context.port_guid().to_be_bytes());
-        }
+        gid.copy_from_slice(&device.vport.gid(usize::from(at)));
     }
     call.output.set_gids_num(count);
     Ok(())
 }
 
 pub(super) fn query_pkey(
-    _: &mut Device,
+    device: &mut Device,
     _: &mut Io<'_>,
     call: Call<'_, QueryHcaVportPkeyIn>,
 ) -> Result {
@@ -323,9 +337,9 @@ pub(super) fn query_pkey(
         .output_tail
         .get_mut(..usize::from(count) * 4)
         .ok_or(Syndrome::VportPkeyOutput)?;
-    for (at, pkey) in (first..).zip(list.chunks_exact_mut(4)) {
-        let value = if at == 0 { u32::from(DEFAULT_PKEY) } else { 0 };
-        pkey.copy_from_slice(&value.to_be_bytes());
+    let keys = &device.vport.tables.pkeys[usize::from(first)..];
+    for (value, pkey) in keys.iter().zip(list.chunks_exact_mut(4)) {
+        pkey.copy_from_slice(&u32::from(*value).to_be_bytes());
     }
     Ok(())
 }

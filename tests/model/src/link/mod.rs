@@ -15,6 +15,7 @@ pub mod rng;
 pub mod setting;
 pub mod stale;
 pub mod stream;
+pub mod subnet;
 pub mod switch;
 pub mod trace;
 pub mod vswitch;

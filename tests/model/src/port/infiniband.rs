@@ -2,29 +2,31 @@
 
 use crate::bus::io::Io;
 use crate::device::Device;
+use crate::port::lid::without_global;
 use crate::port::lid::{LocalDestination, LocalSource, PERMISSIVE_LID, group, lid, local, mac};
 use crate::port::management;
 use crate::roce::env::{Encapsulation, Path};
 use crate::roce::headers::Headers;
-use crate::roce::opcode::Service;
+use crate::roce::opcode::{Opcode, Operation, Service};
 use crate::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Packet, Repr};
+use crate::roce::psn::Psn;
 use crate::roce::transport::{GSI_QKEY, GSI_QPN, SMI_QPN};
+use crate::subnet::datagram::{CLASS, Datagram, class};
+use crate::subnet::performance;
+use bareverbs_firmware_cmds::values::PortState;
 
+/// Where the number of the destination's QP is in a frame of an InfiniBand port.
+const BTH_QPN: usize = 14 + 40 + 5;
 /// Hops that a packet without a global header may take: it never leaves its subnet.
 const SUBNET_HOPS: u8 = 1;
 
 impl Device {
-    /// The port's first GID: link-local, from its GUID.
-    fn port_gid(&self) -> [u8; 16] {
-        let guid = self.vport.context.port_guid();
-        (0xfe80_u128 << 112 | u128::from(guid)).to_be_bytes()
-    }
-
     /// The headers from this port to a destination.
     pub(crate) fn local_path(&self, to: &LocalDestination<'_>) -> Path {
-        let own = self.config.lid;
+        let subnet = &self.vport.subnet;
+        let own = subnet.lid | u16::from(to.path_bits) & ((1 << subnet.lmc) - 1);
         let (source, destination) = match to.gid {
-            Some(gid) => (self.port_gid(), *gid),
+            Some(gid) => (self.vport.gid(0), *gid),
             None => (local(own), local(to.lid)),
         };
         let global = to.gid.is_some();
@@ -63,36 +65,72 @@ impl Device {
         else {
             return false;
         };
+        let qpn = packet.repr.bth.destination_qpn;
+        if qpn != SMI_QPN {
+            match self.vport.subnet.state {
+                // The neighbor is active already (IBTA vol. 1, 7.2.7).
+                PortState::Armed => {
+                    self.vport.subnet.state = PortState::Active;
+                    self.port_event(io, PortState::Active.number());
+                }
+                PortState::Active => {}
+                _ => return false,
+            }
+        }
+        // A port without an identifier sends as the permissive one.
+        let from = if from == 0 { PERMISSIVE_LID } else { from };
         self.sender = Some(LocalSource {
             lid: from,
             service_level,
-            global: source != local(from),
+            global: !without_global(&source),
         });
-        let qpn = packet.repr.bth.destination_qpn;
         let delivered = if group(to) {
             destination[0] == 0xff && self.deliver_group(io, packet, &destination, looped)
-        } else if to == self.config.lid || to == PERMISSIVE_LID && qpn == SMI_QPN {
-            if qpn == GSI_QPN && self.answer(io, packet, from, service_level) {
-                self.sender = None;
-                return true;
+        } else if self.vport.subnet.has(to) || to == PERMISSIVE_LID && qpn == SMI_QPN {
+            self.answer(io, packet, from, service_level) || {
+                let number = match qpn {
+                    SMI_QPN => self.smi,
+                    GSI_QPN if !self.vport.tables.admits(packet.repr.bth.pkey) => None,
+                    GSI_QPN => self.gsi,
+                    _ => Some(qpn),
+                };
+                number.is_some_and(|number| self.deliver_to(io, number, packet))
             }
-            let number = match qpn {
-                SMI_QPN => self.smi,
-                GSI_QPN => self.gsi,
-                _ => Some(qpn),
-            };
-            number.is_some_and(|number| self.deliver_to(io, number, packet))
         } else {
             false
         };
         self.sender = None;
         delivered
     }
+
+    /// Whether a port in its state sends a frame: all but subnet management waits for the state Active.
+    pub(crate) fn may_send(&self, frame: &[u8]) -> bool {
+        self.ethernet()
+            || self.vport.subnet.state == PortState::Active
+            || frame.get(BTH_QPN..BTH_QPN + 3) == Some(&[0; 3])
+    }
+
+    /// A frame that comes when there is no driver: the port has its agents all the same.
+    pub(crate) fn deliver_to_agents(&mut self, io: &mut Io<'_>, frame: &[u8]) -> bool {
+        let Ok(packet) = Packet::parse(frame) else {
+            return false;
+        };
+        let path = &packet.repr.headers.path;
+        let (Some((to, _)), Some((from, service_level))) =
+            (lid(path.destination_mac), lid(path.source_mac))
+        else {
+            return false;
+        };
+        let own = self.vport.subnet.has(to) || to == PERMISSIVE_LID;
+        let from = if from == 0 { PERMISSIVE_LID } else { from };
+        own && self.answer(io, &packet, from, service_level)
+    }
 }
 
 impl Device {
-    /// Answers a datagram for the port's agent for performance management, which is the firmware's: drivers never see it.
-    /// Linux' answers, would it be asked, have no header.
+    /// Answers a datagram for one of the port's agents, which are the firmware's: that for performance management, which
+    /// drivers never see, and that for subnet management where no driver has QP0. Linux' answers, would it be asked, have no
+    /// header.
     fn answer(
         &mut self,
         io: &mut Io<'_>,
@@ -108,52 +146,86 @@ impl Device {
         let Some(asked) = packet.payload.first_chunk::<256>() else {
             return false;
         };
-        let whole = packet.payload.len() == asked.len();
-        let ours = bth.opcode.service == Service::Ud && extended.deth.qkey == GSI_QKEY;
-        if !whole || !ours || !management::for_performance_agent(asked) {
+        let qpn = bth.destination_qpn;
+        let ours = match qpn {
+            SMI_QPN => self.smi.is_none() && management::for_subnet_agent(asked),
+            GSI_QPN => extended.deth.qkey == GSI_QKEY && performance::for_agent(asked),
+            _ => false,
+        };
+        if !ours || packet.payload.len() != asked.len() || bth.opcode.service != Service::Ud {
             return false;
         }
-        let Ok(Some(answer)) = self.manage(asked) else {
+        let Ok(answer) = self.manage(io, asked, true) else {
             return false;
         };
+        // What has the wrong key is discarded.
+        let Some(mut answer) = answer else {
+            self.trap_of_key(io, asked, lid);
+            return true;
+        };
+        let directed = asked[CLASS] == class::SUBNET_DIRECTED_ROUTE;
+        if directed {
+            management::turn_round(&mut answer);
+        }
         let gid = match headers.path.encapsulation {
-            Encapsulation::V1 { source, .. } if source != local(lid) => Some(source),
+            Encapsulation::V1 { source, .. } if !without_global(&source) => Some(source),
             _ => None,
         };
         let path = self.local_path(&LocalDestination {
-            lid,
+            lid: if directed { PERMISSIVE_LID } else { lid },
+            path_bits: 0,
             service_level,
             gid: gid.as_ref(),
             traffic_class: headers.path.traffic_class,
             flow_label: headers.path.flow_label,
             hop_limit: headers.path.hop_limit,
         });
-        let reply = Repr {
+        let qkey = if qpn == GSI_QPN { GSI_QKEY } else { 0 };
+        let to = extended.deth.source_qpn;
+        self.send_datagram(io, path, (qpn, to), (bth.pkey, qkey), &answer);
+        true
+    }
+
+    /// Sends what an agent of the port has to say, from its QP to another, with P_Key and Q_Key.
+    pub(crate) fn send_datagram(
+        &mut self,
+        io: &mut Io<'_>,
+        path: Path,
+        (from, to): (u32, u32),
+        (pkey, qkey): (u16, u32),
+        datagram: &Datagram,
+    ) {
+        let repr = Repr {
             headers: Headers::new(path),
             bth: Bth {
+                opcode: Opcode {
+                    service: Service::Ud,
+                    operation: Operation::SendOnly,
+                },
                 solicited: false,
+                migration: true,
                 fecn: false,
                 becn: false,
-                destination_qpn: extended.deth.source_qpn,
+                pkey,
+                destination_qpn: to,
                 ack_request: false,
-                ..bth
+                psn: Psn::new(0),
             },
             extended: Extended {
                 deth: Deth {
-                    qkey: GSI_QKEY,
-                    source_qpn: GSI_QPN,
+                    qkey,
+                    source_qpn: from,
                 },
                 ..Extended::default()
             },
         };
-        let mut frame = vec![0; reply.header_len() + answer.len() + ICRC_LEN];
-        let filled = reply.emit(&mut frame, answer.len(), |payload| {
-            payload.copy_from_slice(&answer);
+        let mut frame = vec![0; repr.header_len() + datagram.len() + ICRC_LEN];
+        let filled = repr.emit(&mut frame, datagram.len(), |payload| {
+            payload.copy_from_slice(datagram);
             Ok::<_, core::convert::Infallible>(())
         });
         if filled.is_ok() {
             self.send_frame(io, &mut frame);
         }
-        true
     }
 }

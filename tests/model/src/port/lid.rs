@@ -12,6 +12,8 @@ pub(crate) const PERMISSIVE_LID: u16 = 0xffff;
 /// What an address vector says of an InfiniBand destination.
 pub(crate) struct LocalDestination<'a> {
     pub(crate) lid: u16,
+    /// Which of the port's own identifiers is the source.
+    pub(crate) path_bits: u8,
     pub(crate) service_level: u8,
     /// The destination's GID, if there is to be a global header.
     pub(crate) gid: Option<&'a [u8; 16]>,
@@ -51,6 +53,11 @@ pub(crate) fn lid(mac: [u8; 6]) -> Option<(u16, u8)> {
 /// The substitute for the GID in a packet without a global header.
 pub(crate) fn local(lid: u16) -> [u8; 16] {
     u128::from(lid).to_be_bytes()
+}
+
+/// Whether an address is such a substitute.
+pub(crate) fn without_global(address: &[u8; 16]) -> bool {
+    address[..14] == [0; 14]
 }
 
 #[cfg(test)]

@@ -9,6 +9,13 @@ use bareverbs_firmware_cmds::values::PortState;
 /// PORT_CHANGE sub-types.
 const PORT_DOWN: u8 = PortState::Down.number();
 const PORT_ACTIVE: u8 = PortState::Active.number();
+/// The link of an InfiniBand port is up, and a subnet manager has to configure it.
+pub(crate) const INITIALIZED: u8 = 5;
+/// What a subnet manager has set: LIDs, P_Keys, GUIDs; and that clients register anew what they registered.
+pub(crate) const LID_CHANGED: u8 = 6;
+pub(crate) const PKEYS_CHANGED: u8 = 7;
+pub(crate) const GUIDS_CHANGED: u8 = 8;
+pub(crate) const REREGISTER: u8 = 9;
 
 impl Device {
     /// Whether RoCE is enabled on the port.
@@ -29,10 +36,24 @@ impl Device {
         if up == before {
             return;
         }
+        if self.vport.managed {
+            self.vport.subnet.state = PortState::Initialize;
+        }
+        self.port_event(
+            io,
+            match (up, self.vport.managed) {
+                (false, _) => PORT_DOWN,
+                (true, true) => INITIALIZED,
+                (true, false) => PORT_ACTIVE,
+            },
+        );
+    }
+
+    /// Tells the driver of something about the port.
+    pub(crate) fn port_event(&mut self, io: &mut Io<'_>, sub: u8) {
         let mut data = [0; 28];
         // The port's number, in the upper half of the byte at 0x28 of the entry.
         data[8] = 1 << 4;
-        let sub = if up { PORT_ACTIVE } else { PORT_DOWN };
         self.event(io, event::PORT_CHANGE, sub, &data);
     }
 }

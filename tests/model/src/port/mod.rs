@@ -8,5 +8,6 @@ mod management;
 pub(crate) mod module;
 pub(crate) mod multicast;
 pub(crate) mod settings;
+mod trap;
 pub(crate) mod vport;
 mod wire;

@@ -2,6 +2,9 @@
 
 use super::settings::Settings;
 use crate::config::Config;
+use crate::subnet::port::SubnetPort;
+use crate::subnet::tables::Tables;
+use bareverbs_firmware_cmds::values::PortState;
 use bareverbs_firmware_cmds::vport::NicVportContext;
 
 /// Largest MTU that the port can be set to, headers included.
@@ -10,8 +13,6 @@ pub(crate) const MAX_HW_MTU: u16 = 10_240;
 pub(crate) const MTU_OVERHEAD: u16 = 22;
 /// P_Key table entries (`pkey_table_size` code 0).
 pub(crate) const PKEYS: u16 = 128;
-/// The one P_Key that there is.
-pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
 
 /// Packets and the bytes in them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,6 +83,15 @@ pub(crate) struct Vport {
     /// InfiniBand's capability mask: traps, mapping of service levels, system image GUID and extended speeds, and what
     /// software adds.
     pub(crate) cap_mask1: u32,
+    /// What a subnet manager sets on an InfiniBand port.
+    pub(crate) subnet: SubnetPort,
+    pub(crate) tables: Tables,
+    /// The GUIDs behind the port's own; 0 is none.
+    pub(crate) guids: [u64; 7],
+    /// Whether the port is in the hands of a subnet manager: without one it is active with its link.
+    pub(crate) managed: bool,
+    /// Notices that were sent to it.
+    pub(crate) traps: u64,
 }
 
 impl Vport {
@@ -98,6 +108,12 @@ impl Vport {
             .set_port_guid(config.port_guid)
             .set_node_guid(config.node_guid)
             .set_permanent_address(mac);
+        let mut subnet = SubnetPort::new();
+        if !config.subnet_managed {
+            subnet.state = PortState::Active;
+            subnet.lid = config.lid;
+            subnet.sm_lid = config.sm_lid;
+        }
         Self {
             context,
             link_up: config.link_up,
@@ -109,11 +125,40 @@ impl Vport {
             lists: Default::default(),
             settings: Settings::new(),
             cap_mask1: 0x0000_4848,
+            subnet,
+            tables: Tables::new(PKEYS),
+            guids: [0; 7],
+            managed: config.subnet_managed,
+            traps: 0,
         }
     }
 
     pub(crate) fn up(&self) -> bool {
         self.link_up && self.admin_up
+    }
+
+    /// An InfiniBand port's GID: the subnet's prefix, and behind it a GUID, or 0 where the table has none.
+    pub(crate) fn gid(&self, index: usize) -> [u8; 16] {
+        let guid = match index.checked_sub(1) {
+            None => self.context.port_guid(),
+            Some(at) => self.guids.get(at).copied().unwrap_or(0),
+        };
+        (u128::from(self.subnet.prefix) << 64 | u128::from(guid)).to_be_bytes()
+    }
+
+    /// The P_Key at an index of the table.
+    pub(crate) fn pkey(&self, index: u16) -> u16 {
+        let key = self.tables.pkeys.get(usize::from(index));
+        key.copied().unwrap_or(0)
+    }
+
+    /// The state of an InfiniBand port.
+    pub(crate) fn port_state(&self) -> PortState {
+        if self.up() {
+            self.subnet.state
+        } else {
+            PortState::Down
+        }
     }
 
     pub(crate) fn mac(&self) -> [u8; 6] {

@@ -56,7 +56,7 @@ impl Device {
         let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
         // The virtual port is down with its cable, and what it is given is discarded, also if it is for the port
         // itself.
-        if !self.vport.up() {
+        if !self.vport.up() || !self.may_send(frame) {
             self.stats.frames_dropped += 1;
             return;
         }
@@ -131,7 +131,14 @@ impl Device {
             && frame
                 .first_chunk()
                 .is_some_and(|&to| !self.is_for_this_function(to));
-        if self.stage != Stage::Initialized || !self.health.well() || foreign {
+        let healthy = self.health.well();
+        if self.stage != Stage::Initialized && !self.ethernet() && healthy && !looped {
+            if !self.deliver_to_agents(io, frame) {
+                self.stats.frames_dropped += 1;
+            }
+            return;
+        }
+        if self.stage != Stage::Initialized || !healthy || foreign {
             self.stats.frames_dropped += 1;
             return;
         }
@@ -218,8 +225,8 @@ impl Device {
         }
         let qpn = if qpn == 1 {
             match self.gsi {
-                Some(qpn) => qpn,
-                None => return RdmaOutcome::Dropped,
+                Some(qpn) if self.vport.tables.admits(packet.repr.bth.pkey) => qpn,
+                _ => return RdmaOutcome::Dropped,
             }
         } else {
             qpn

@@ -251,6 +251,7 @@ impl Device {
         } else {
             self.local_path(&LocalDestination {
                 lid: to.rlid(),
+                path_bits: to.mlid(),
                 service_level: to.sl(),
                 gid: grh.grh().then_some(&gid),
                 traffic_class: grh.tclass(),

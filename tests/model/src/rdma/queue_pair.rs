@@ -4,7 +4,6 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::port::force_loopback;
 use crate::port::lid::LocalDestination;
-use crate::port::vport::DEFAULT_PKEY;
 use crate::roce::env::{Encapsulation, Path, QpConfig, QpKind, QpState, RemoteAccess};
 use bareverbs_firmware_cmds::doorbell::{ReceiveRecord, SendRecord};
 use bareverbs_firmware_cmds::qp::Ads;
@@ -79,6 +78,7 @@ impl Device {
         if !self.ethernet() {
             return Some(self.local_path(&LocalDestination {
                 lid: path.rlid(),
+                path_bits: path.mlid(),
                 service_level: path.sl(),
                 gid: path.grh().then_some(path.rgid_rip()),
                 traffic_class: path.tclass(),
@@ -150,11 +150,7 @@ impl Device {
                 write: context.rwe(),
                 atomic: context.rae(),
             },
-            pkey: if primary.pkey_index() == 0 {
-                DEFAULT_PKEY
-            } else {
-                0
-            },
+            pkey: self.vport.pkey(primary.pkey_index()),
             qkey: context.q_key(),
             path: if kind.connected() && !matches!(qp.state, QpState::Reset | QpState::Init) {
                 self.connected_path(primary)
@@ -175,6 +171,14 @@ impl Device {
             });
         }
         self.make_ready(qpn);
+    }
+
+    /// Passes what counts for every QP to their transports.
+    pub(crate) fn configure_all(&mut self, io: &mut Io<'_>) {
+        let all: Vec<u32> = self.qps.iter().map(|(number, _)| number).collect();
+        for qpn in all {
+            self.configure(io, qpn);
+        }
     }
 
     /// Moves a QP into a state and updates the transport.

@@ -226,11 +226,13 @@ impl Transport {
             QpKind::Gsi => qpn == GSI_QPN,
             QpKind::Smi => qpn == SMI_QPN,
         };
+        // The port has seen to the partitions of its management's QPs, which are members of all.
+        let management = matches!(config.kind, QpKind::Gsi | QpKind::Smi);
         bth.opcode.service == config.kind.service()
             && direction
             && state
             && qpn_fits
-            && pkey_matches(bth.pkey, config.pkey)
+            && (management || pkey_matches(bth.pkey, config.pkey))
             && (!config.kind.connected()
                 || config
                     .path
@@ -277,7 +279,7 @@ fn template(config: &QpConfig) -> Option<Template> {
 }
 
 /// Two P_Keys match when their low 15 bits are the same and not zero, and at least one side is a full member.
-fn pkey_matches(a: u16, b: u16) -> bool {
+pub(crate) fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }
 

@@ -1,0 +1,83 @@
+//! The subnets. Those that take long come first.
+
+use super::super::stock_driver::{BOOT, Boot, SCENARIO, Scenario};
+
+/// A script behind what every one begins with.
+macro_rules! script {
+    ($file:literal) => {
+        concat!(include_str!("scripts/begin.sh"), include_str!($file))
+    };
+}
+
+/// Two machines.
+const MACHINES: Boot = Boot {
+    machines: &[&[0], &[1]],
+    processors: 1,
+    limit: 12,
+    ..BOOT
+};
+
+pub(super) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "back-to-back",
+        about: "two ports on a cable under OpenSM: IPoIB, partitions, the RDMA CM, cable out, other identifiers, a second \
+                manager",
+        functions: 2,
+        model: &["--port-type", "ib", "--subnet-managed"],
+        rounds: &[Boot {
+            script: script!("scripts/back_to_back.sh"),
+            prints: &[
+                ("no manager", "State: Initializing"),
+                ("no manager", "Base lid: 0"),
+                ("port comes up", "State: Active"),
+                ("partitions", "0x8001"),
+                ("topology", "Ca\t1 \"H-0002c90300000100\""),
+                ("topology", "Ca\t1 \"H-0002c90300000200\""),
+                ("interface", "mtu 4092"),
+                ("two identifiers", "LMC: 1"),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "switch",
+        about: "four ports on a switch under OpenSM: tables, groups, a cable that is pulled out",
+        functions: 4,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            machines: &[&[0, 1], &[2, 3]],
+            script: script!("scripts/switched.sh"),
+            prints: &[
+                ("topology", "Switch\t4 \"S-0002c90200000100\""),
+                ("topology", "Ca\t1 \"H-0002c90300000400\""),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "two-paths",
+        about: "two switches with two cables between them, of which one is cut",
+        functions: 2,
+        model: &[
+            "--port-type",
+            "ib",
+            "--subnet-managed",
+            "--topology",
+            concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/src/infiniband/topologies/two_paths.txt"
+            ),
+        ],
+        rounds: &[Boot {
+            script: script!("scripts/two_paths.sh"),
+            prints: &[
+                ("topology", "Switch\t4 \"S-0002c90200000100\""),
+                ("topology", "Switch\t4 \"S-0002c90200000200\""),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+];
