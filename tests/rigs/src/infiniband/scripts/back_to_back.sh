@@ -23,7 +23,7 @@ step 60 'interface' 'ip addr add 10.1.0.$((me + 1))/24 dev ib0 && ip link set ib
     until_true "[ \"\$(cat /sys/class/net/ib0/carrier)\" = 1 ]" && ip link set ib0 mtu 4092 && ip addr show ib0'
 barrier
 step 60 'ping' 'ping -c 3 -w 50 $peer_address && ping -c 3 -w 50 -M do -s 4064 $peer_address'
-step 60 'ping v6' 'ping -6 -c 3 -w 50 $peer_gid%ib0'
+step 60 'ping v6' 'ping -6 -c 3 -w 50 fe80::202:c903:0:$((peer + 1))01%ib0'
 client_server 90 'iperf3' 'listening 5201' 'iperf3 -s -1' 'iperf3 -c 10.1.0.1 -t 3'
 step 60 'interface in a partition' 'ip link add link ib0 name ib0.8001 type ipoib pkey 0x8001 &&
     ip addr add 10.2.0.$((me + 1))/24 dev ib0.8001 && ip link set ib0.8001 up &&
