@@ -170,13 +170,13 @@ fn titles_that_cannot_be_are_counted_and_dropped() {
                 for byte in &mut bytes {
                     *byte = random(&mut seed) as u8;
                 }
-                bytes[0x3f] = bytes[0x3f] & 0x0f | (random(&mut seed) % 15 << 4) as u8;
+                bytes[0x3f] = bytes[0x3f] & 0x0f | ((random(&mut seed) % 15) << 4) as u8;
                 let count = match random(&mut seed) % 3 {
                     0 => random(&mut seed) as u32,
                     _ => random(&mut seed) as u32 % 70,
                 };
                 let places = if (2..=64).contains(&count) { count } else { 1 };
-                if random(&mut seed) % 2 == 0 {
+                if random(&mut seed).is_multiple_of(2) {
                     bytes[0x20..0x24].copy_from_slice(&user.to_be_bytes());
                     bytes[0x38..0x3c].copy_from_slice(&0x100_u32.to_be_bytes());
                 }
