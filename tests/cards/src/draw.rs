@@ -14,6 +14,9 @@ use bareverbs_in_process::subnet::{Fault, Path, SA_LID};
 const MICROSECOND: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
 
+/// UARs that a card with memory on the device has in its BAR at least.
+const UARS_BEFORE_MEMORY: u32 = 16;
+
 /// Two cards on one cable.
 #[derive(Debug, Clone)]
 pub struct PairDraw {
@@ -261,6 +264,16 @@ fn identity(dice: &mut Dice, model: &mut Model) {
     model.first_uar = dice
         .of(&[8, 8, 9, 10])
         .max(dice.below((model.bar_size >> 12) as u32 - 4));
+    // Memory on the device is in the last part of the BAR, as far as the UARs leave it some.
+    let memory = &mut model.device_memory;
+    let begins = model.bar_size - u64::from(memory.memic_bar_size()).min(model.bar_size);
+    memory.set_memic_bar_start_addr(begins);
+    if begins >> 12 < u64::from(model.first_uar + UARS_BEFORE_MEMORY) {
+        for caps in [&mut model.general, &mut model.general_max] {
+            caps.set_device_memory(false);
+        }
+        memory.set_memic(false);
+    }
     model.first_eqn = dice.between(0, 32);
     model.msix_vectors = dice.of(&[1, 2, 3, 4, 8, 12, 16, 64]);
     model.supported_issi = match dice.below(100) {

@@ -26,20 +26,6 @@ const MOST: usize = 64;
 /// How long a session stays open on cards that do not say.
 const OPEN: Duration = Duration::from_micros(16);
 
-/// Completions of a queue that were not written yet.
-#[derive(Debug, Default)]
-pub(crate) struct Session {
-    entries: Vec<[u8; SIZE]>,
-    /// When it is written at the latest, while there are any.
-    until: Duration,
-}
-
-impl Session {
-    pub(crate) fn len(&self) -> u32 {
-        self.entries.len() as u32
-    }
-}
-
 /// Whether a completion may be in a session at all.
 fn compressible(entry: &[u8; SIZE], solicited: bool) -> bool {
     let last = OpOwn::read(entry);

@@ -1,11 +1,25 @@
 //! Completion queues.
 
-use crate::events::compression::Session;
 use crate::memory::pages::Place;
 use crate::memory::ring::Ring;
 use bareverbs_firmware_cmds::cq::Cqc;
+use bareverbs_firmware_cmds::cqe::SIZE;
 use bareverbs_firmware_cmds::values::{CqState, CqeSize};
 use core::time::Duration;
+
+/// Completions of a queue that were not written yet.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    pub(crate) entries: Vec<[u8; SIZE]>,
+    /// When it is written at the latest, while there are any.
+    pub(crate) until: Duration,
+}
+
+impl Session {
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+}
 
 /// Indexes have 24 bits.
 pub(crate) const INDEX: u32 = 0xff_ffff;

@@ -8,6 +8,7 @@ mod management;
 pub(crate) mod module;
 pub(crate) mod multicast;
 pub(crate) mod settings;
+mod temperature;
 mod trap;
 pub(crate) mod vport;
 mod wire;
