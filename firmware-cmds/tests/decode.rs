@@ -500,12 +500,12 @@ fn refusals_and_undelivered_commands_in_words() {
 #[test]
 fn unknown_opcodes_are_raw() {
     let mut input = vec![0u8; 0x20];
-    input[..2].copy_from_slice(&[0x0a, 0x08]);
+    input[..2].copy_from_slice(&[0x0a, 0x7f]);
     input[0x14] = 0x5a;
-    let log = log_of(0, 0xa08, &input, &[0; 16]).concat().join("\n");
+    let log = log_of(0, 0xa7f, &input, &[0; 16]).concat().join("\n");
     let (out, _, good) = decode(log.as_bytes(), Show::NonZero);
     assert!(
-        good && out.contains("unknown command opcode(0xa08)"),
+        good && out.contains("unknown command opcode(0xa7f)"),
         "{out}"
     );
     assert!(

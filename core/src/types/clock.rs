@@ -21,10 +21,10 @@ const SECOND: u64 = 1_000_000_000;
 /// ```
 /// use bareverbs_core::Clock;
 ///
-/// let mut clock = Clock::new(156_250).unwrap(); // 6.4 ns a cycle
+/// let mut clock = Clock::new(500_000).unwrap(); // 2 ns a cycle
 /// clock.set_mark(1_000, 5_000_000);
-/// assert_eq!(clock.to_ns(1_010), 5_000_064);
-/// assert_eq!(clock.to_ns(990), 4_999_936);
+/// assert_eq!(clock.to_ns(1_010), 5_000_020);
+/// assert_eq!(clock.to_ns(990), 4_999_980);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {

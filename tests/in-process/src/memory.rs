@@ -404,8 +404,10 @@ mod tests {
 
     #[test]
     fn memory_lasts_as_long_as_the_last_platform() {
+        // The cards' files are read once.
+        let config = Config::new(1);
         let before = LIVE.get();
-        let world = Builder::new().function(Config::new(1)).stepped();
+        let world = Builder::new().function(config.clone()).stepped();
         let platform = world.platform(0);
         let dma = platform.dma_alloc(layout(8192, 4096)).unwrap();
         drop(world);

@@ -183,12 +183,15 @@ fn tools_find_flow_control_and_module() {
     let pauses = read(0x5007, 32);
     assert_eq!((pauses[8] & 0x80, pauses[12] & 0x80), (0, 0));
     assert_eq!(read(0x5002, 64)[3], 4);
-    // No memory in the module: a status instead of data. Linux 6.1 leaves less space for data than later ones.
+    // A byte of the module's memory. Linux 6.1 leaves less space for data than later ones.
     for len in [64, 144] {
         let mut access = AccessRegisterIn::new();
         access.set_op_mod(1).set_register_id(0x9014);
-        let (_, module) = node.command_with(&access, &vec![0; len], len).unwrap();
-        assert_eq!(module[3], 1);
+        let mut asked = vec![0; len];
+        asked[4] = 0x50;
+        asked[11] = 1;
+        let (_, module) = node.command_with(&access, &asked, len).unwrap();
+        assert_eq!((module[3], module[16]), (0, 0x11));
     }
 }
 

@@ -165,6 +165,9 @@ fn registers_that_tools_read() {
     // PFCC: what is set comes back.
     let mut pauses = [0; 32];
     pauses[1] = 1;
+    // All priorities are meant, as by Linux (`mlx5_set_port_pfc`).
+    pauses[5] = 0xff;
+    pauses[7] = 0xff;
     pauses[8] = 0x80;
     pauses[13] = 0x0f;
     let mut access = AccessRegisterIn::new();
@@ -173,13 +176,19 @@ fn registers_that_tools_read() {
     let mut empty = [0; 32];
     empty[1] = 1;
     assert_eq!(read(&mut lab, 0x5007, &empty).unwrap(), pauses);
-    // PMLP: four lanes of module 0. MCIA: a module without memory.
+    // PMLP: four lanes of module 0. MCIA: its memory is at I2C address 0x50, where SFF-8024's identifier is the first
+    // byte (0x11: QSFP28), and nothing is at address 0.
     let mut lanes = [0; 64];
     lanes[1] = 1;
     assert_eq!(read(&mut lab, 0x5002, &lanes).unwrap()[3], 4);
-    assert_eq!(read(&mut lab, 0x9014, &[0; 144]).unwrap()[3], 1);
+    let mut memory = [0; 144];
+    assert_eq!(read(&mut lab, 0x9014, &memory).unwrap()[3], 9);
+    memory[4] = 0x50;
+    memory[11] = 4;
+    let first = read(&mut lab, 0x9014, &memory).unwrap();
+    assert_eq!((first[3], first[16]), (0, 0x11));
     // What there is not is refused at once.
-    for id in [0x5023, 0x5031, 0x500a, 0x7802, 0x9053, 0xffff] {
+    for id in [0x5031, 0x500a, 0x7802, 0x9053, 0xffff] {
         assert_eq!(
             read(&mut lab, id, &[0; 64]),
             Err(refused(Syndrome::RegisterUnknown))
