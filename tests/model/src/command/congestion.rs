@@ -84,13 +84,14 @@ pub(super) fn modify_status(
     Ok(())
 }
 
-/// Nothing is marked, nothing is slowed down.
+/// Nothing is marked, nothing is slowed down. Linux asks for these on InfiniBand ports too (`mlx5_ib_alloc_hw_port_stats`
+/// and `do_get_hw_stats`, wherever `cc_query_allowed`), and does not register the device when they are refused.
 pub(super) fn query_statistics(
     device: &mut Device,
     _: &mut Io<'_>,
     _: Call<'_, QueryCongStatisticsIn>,
 ) -> Result {
-    if !device.caps.general.cc_query_allowed() || !device.ethernet() {
+    if !device.caps.general.cc_query_allowed() {
         return Err(Syndrome::CongestionNotAllowed.into());
     }
     Ok(())
