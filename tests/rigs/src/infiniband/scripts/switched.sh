@@ -6,9 +6,9 @@ step 120 'ports come up' "$osm"'; until_true "active mlx5_0 && active mlx5_1"; i
 step 60 'topology' 'ibnetdiscover'
 step 60 'links' 'iblinkinfo'
 step 60 'switches by record' 'saquery SWI'
-step 60 'switch itself' 'ibswitches'
+step 60 'switch itself' 'smpquery nodeinfo $(ibnetdiscover | sed -n "s/^Switch.* lid \([0-9]*\) .*/\1/p")'
 step 60 'errors' 'ibqueryerrors'
-step 60 'tables' 'ibroute $(ibswitches | sed -n "s/.* lid \([0-9]*\) .*/\1/p" | head -n 1)'
+step 60 'tables' 'dump_fts'
 barrier
 # Both functions of each machine have an interface; what is pinged is on the other machine.
 step 90 'interfaces' 'for at in 0 1; do
