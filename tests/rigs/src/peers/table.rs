@@ -39,6 +39,9 @@ impl Shape {
     }
 }
 
+/// Rows without a peer: `ibv_poll_cq` of libmlx5 and UCX leave compressed CQEs to programs that ask for them by mlx5dv.
+const NO_PEER: [&str; 1] = ["poll_compressed"];
+
 const SEND: &[&str] = &["send__wr", "send__post_send"];
 const SEND_INLINE: &[&str] = &["send_inline__wr", "send_inline__post_send"];
 const WRITE_INLINE: &[&str] = &["write_inline__wr", "write_inline__post_send"];
@@ -151,6 +154,10 @@ pub(super) fn compare(ours: &[Figure], peers: &Peers) -> Result<(String, Outcome
             name,
             ours,
         } = figure;
+        if NO_PEER.contains(&function.as_str()) {
+            let _ = writeln!(text, "| {name} | {ours:.0} | | | none | | | |");
+            continue;
+        }
         let Some(shape) = SHAPES.iter().find(|shape| shape.ours == function) else {
             outcome.check(false, || {
                 format!("{name}: nothing of theirs is compared with {function}")
