@@ -36,6 +36,11 @@ pub(super) const ALL: &[Scenario] = &[
                 ("interface", "mtu 4092"),
                 ("two identifiers", "LMC: 1"),
             ],
+            driver_may_warn: &[(
+                "interfaces gone",
+                "dev_queue_xmit failed to re-queue packet",
+                "packets wait for the groups of an interface, which is removed: the kernel counts and drops them",
+            )],
             ..MACHINES
         }],
         ..SCENARIO
