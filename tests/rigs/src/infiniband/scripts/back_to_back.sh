@@ -31,13 +31,12 @@ step 60 'interface in a partition' 'ip link add link ib0 name ib0.8001 type ipoi
 barrier
 step 60 'ping in the partition' 'ping -c 3 -w 50 10.2.0.$((peer + 1))'
 barrier
-# Linux's RDMA CM, by IP addresses and by GIDs.
+# Linux's RDMA CM, by IP addresses.
 client_server 60 'rping' 'listening_cm' 'rping -s -C 20 -V' 'rping -c -a 10.1.0.1 -C 20 -V'
 client_server 90 'ucmatose' 'listening_cm' 'ucmatose -c 20' 'ucmatose -c 20 -s 10.1.0.1'
 client_server 60 'udaddy' 'listening_cm' 'udaddy' 'udaddy -s 10.1.0.1'
 client_server 60 'rdma_client' 'listening_cm' 'rdma_server' 'rdma_client -s 10.1.0.1'
 client_server 60 'rping in the partition' 'listening_cm' 'rping -s -C 5 -V' 'rping -c -a 10.2.0.1 -C 5 -V'
-client_server 60 'ucmatose by GID' '. /run/osm/functions; bound' 'ucmatose -c 5 -f gid -b $gid' 'ucmatose -c 5 -f gid -s $peer_gid'
 barrier
 # The cable of the first machine.
 if [ "$me" = 0 ]; then
