@@ -3,7 +3,6 @@ step 60 'load' 'modprobe mlx5_ib && modprobe ib_umad && modprobe ib_uverbs && mo
     mkdir -p /run/osm /var/log /var/cache/opensm && ls /sys/class/net'
 step 60 'no manager' 'ibstat mlx5_0 1'
 # Two partitions with groups of IPoIB for packets of 4096 bytes; all ports are full members of both. Then functions:
-# bound: a process has an id of the RDMA CM (ids with GIDs are not among what `rdma resource show cm_id` can print);
 # active DEVICE: the port is in use; number DEVICE NAME: what the kernel knows of it, as a decimal number; manager OPTION...: a
 # subnet manager in the background; end_manager SIGNAL.
 step 60 'files' 'cat > /run/osm/partitions <<LIST
@@ -11,7 +10,6 @@ Default=0x7fff, ipoib, mtu=5 : ALL=full ;
 Blue=0x0001, ipoib, mtu=5 : ALL=full ;
 LIST
 cat > /run/osm/functions <<"LIST"
-bound() { rdma resource show mlx5_0 | grep -q "cm_id [1-9]"; }
 active() { grep -q "4: ACTIVE" "/sys/class/infiniband/$1/ports/1/state"; }
 number() { echo $(($(cat "/sys/class/infiniband/$1/ports/1/$2"))); }
 manager() {
@@ -24,8 +22,6 @@ end_manager() {
 }
 LIST
 '
-gid=fe80::2:c903:0:$((me + 1))01
-peer_gid=fe80::2:c903:0:$((peer + 1))01
 peer_address=10.1.0.$((peer + 1))
-export gid peer_gid peer_address
+export peer_address
 barrier
