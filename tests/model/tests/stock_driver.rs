@@ -3,6 +3,7 @@
 mod common;
 
 use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, QueryHcaCapIn};
+use bareverbs_firmware_cmds::congestion::QueryCongStatisticsIn;
 use bareverbs_firmware_cmds::cq::{ModifyCqIn, QueryCqIn};
 use bareverbs_firmware_cmds::flow::{
     AllocFlowCounterIn, CreateFlowTableIn, DestroyFlowTableIn, QueryFlowCounterIn,
@@ -192,6 +193,21 @@ fn tools_find_flow_control_and_module() {
         asked[11] = 1;
         let (_, module) = node.command_with(&access, &asked, len).unwrap();
         assert_eq!((module[3], module[16]), (0, 0x11));
+    }
+}
+
+/// Its `do_get_hw_stats` asks wherever `cc_query_allowed` is set, whatever the port is, and the device is not registered if that
+/// is refused.
+#[test]
+fn congestion_is_counted_on_infiniband_ports_too() {
+    for config in [Config::new(1), Config::new(1).infiniband()] {
+        let mut node = Node::new(config);
+        node.initialize();
+        let counted = node.command(&QueryCongStatisticsIn::new()).unwrap();
+        assert_eq!(
+            (counted.rp_cnp_handled_low(), counted.np_cnp_sent_low()),
+            (0, 0)
+        );
     }
 }
 

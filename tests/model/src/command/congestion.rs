@@ -84,8 +84,7 @@ pub(super) fn modify_status(
     Ok(())
 }
 
-/// Nothing is marked, nothing is slowed down. Linux asks for these on InfiniBand ports too (`mlx5_ib_alloc_hw_port_stats`
-/// and `do_get_hw_stats`, wherever `cc_query_allowed`), and does not register the device when they are refused.
+/// Nothing is marked, nothing is slowed down. On InfiniBand ports too.
 pub(super) fn query_statistics(
     device: &mut Device,
     _: &mut Io<'_>,
