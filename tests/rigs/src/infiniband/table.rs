@@ -39,7 +39,7 @@ pub(super) const ALL: &[Scenario] = &[
             driver_may_warn: &[(
                 "interfaces gone",
                 "dev_queue_xmit failed to re-queue packet",
-                "packets wait for the groups of an interface, which is removed: the kernel counts and drops them",
+                "a group is joined while its interface goes: packets that waited for it are dropped by the queue of an interface that is down (noop_enqueue)",
             )],
             ..MACHINES
         }],
