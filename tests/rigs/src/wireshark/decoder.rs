@@ -2,7 +2,7 @@
 
 use super::expect::{Field, Value, bytes, number, text};
 use super::packets::payload_field;
-use bareverbs_cm::mad::{CmaHeader, DATA, Header, MAD_LEN, Mad, MadError, Message};
+use bareverbs_cm::mad::{CmaHeader, DATA, Header, MAD_LEN, Mad, Message};
 use connectx_model::roce::env::Encapsulation;
 use connectx_model::roce::opcode::{Operation, Service};
 use connectx_model::roce::packet::Packet;
@@ -294,16 +294,9 @@ fn request(m: &bareverbs_cm::mad::Req<'_>, fields: &mut Vec<Field>) -> Result<()
         ),
     ]);
     fields.extend(gids(&m.primary_local_gid, &m.primary_remote_gid));
-    match CmaHeader::parse(m.private_data) {
-        Ok((header, private)) => {
-            fields.extend(ip_cm(&header));
-            fields.push(bytes("infiniband.cm.req.ip_cm.private", private, 56));
-        }
-        // Ids with GIDs use the same services and send no header (cma_user_data_offset of Linux); tshark takes what is there
-        // for one.
-        Err(MadError::IpVersion(0)) => fields.push(number("infiniband.cm.req.ip_cm.ipv", 0u8)),
-        Err(error) => return Err(error.to_string()),
-    }
+    let (header, private) = CmaHeader::parse(m.private_data).map_err(|e| e.to_string())?;
+    fields.extend(ip_cm(&header));
+    fields.push(bytes("infiniband.cm.req.ip_cm.private", private, 56));
     Ok(())
 }
 
