@@ -4,6 +4,7 @@ use super::setup::root;
 use crate::outcome::Outcome;
 use crate::process::output;
 use crate::rust_src::library;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -131,13 +132,16 @@ fn cargo(machines: &[Machine], features: &str) -> Result<Command, String> {
         .args(["--no-default-features", "--features", features])
         .args(["-Z", "build-std=core"])
         .args(["-Z", "build-std-features=compiler-builtins-mem"])
+        // Panics name files: without their folders, the sizes are the same wherever this is built.
+        .args(["-Z", "trim-paths"])
+        .env("CARGO_PROFILE_RELEASE_TRIM_PATHS", "object")
         // -Z is for nightly compilers, which the first makes of this one; the second says where the sources are.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     Ok(command)
 }
 
-/// Looks for an allocator, and holds the sizes against their budgets.
+/// Looks for an allocator and for folders of this machine, and holds the sizes against their budgets.
 pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), String> {
     let (image, name) = (path(machine)?, machine.name());
     let symbols = output(Command::new("nm").arg(&image))?;
@@ -152,6 +156,15 @@ pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), Strin
     outcome.check(found.is_empty(), || {
         format!("{name}: the image has an allocator: {found:?}")
     });
+    // Their sizes would differ by machine otherwise.
+    let bytes = fs::read(&image).map_err(|error| format!("{}: {error}", image.display()))?;
+    for folder in [root(), library()?] {
+        let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+        let named = contains(&bytes, folder.as_os_str().as_encoded_bytes());
+        outcome.check(!named, || {
+            format!("{name}: the image names {}", folder.display())
+        });
+    }
     let sizes = sizes(machine, machine.budgets().map(|(part, _)| part))?;
     for ((part, budget), bytes) in machine.budgets().into_iter().zip(sizes) {
         println!(
@@ -163,6 +176,11 @@ pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), Strin
         });
     }
     Ok(())
+}
+
+/// Whether these bytes are among those of an image.
+fn contains(image: &[u8], bytes: &[u8]) -> bool {
+    image.windows(bytes.len()).any(|window| window == bytes)
 }
 
 /// The sizes of the sections of the image that was built last.
