@@ -25,13 +25,21 @@ impl Device {
     pub(crate) fn local_path(&self, to: &LocalDestination<'_>) -> Path {
         let subnet = &self.vport.subnet;
         let own = subnet.lid | u16::from(to.path_bits) & ((1 << subnet.lmc) - 1);
+        // What goes to the permissive identifier comes from it (older cards' drivers ask for that by the bit SLR, newer
+        // cards do it by themselves): tables need not lead back to the sender while a manager sets them up, and Linux
+        // answers to the identifier that a request came from.
+        let from = if to.lid == PERMISSIVE_LID {
+            to.lid
+        } else {
+            own
+        };
         let (source, destination) = match to.gid {
             Some(gid) => (self.vport.gid(0), *gid),
-            None => (local(own), local(to.lid)),
+            None => (local(from), local(to.lid)),
         };
         let global = to.gid.is_some();
         Path {
-            source_mac: mac(own, to.service_level),
+            source_mac: mac(from, to.service_level),
             destination_mac: mac(to.lid, to.service_level),
             vlan: None,
             encapsulation: Encapsulation::V1 {
@@ -101,6 +109,14 @@ impl Device {
         };
         self.sender = None;
         delivered
+    }
+
+    /// Whether a frame from this port is for the port itself.
+    pub(crate) fn is_own(&self, to: [u8; 6], frame: &[u8]) -> bool {
+        if self.ethernet() {
+            return to == self.vport.mac() || frame.get(6..12) == Some(&to);
+        }
+        lid(to).is_some_and(|(to, _)| self.vport.subnet.has(to))
     }
 
     /// Whether a port in its state sends a frame: all but subnet management waits for the state Active.

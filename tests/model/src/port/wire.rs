@@ -49,11 +49,11 @@ fn multicast(gid: &[u8; 16]) -> bool {
 impl Device {
     /// Puts a frame on the cable, or into the own queue if it is for this port. The buffer may be another one afterwards.
     pub(crate) fn send_frame(&mut self, io: &mut Io<'_>, frame: &mut Vec<u8>) {
-        let Some(to) = frame.first_chunk::<6>() else {
+        let Some(&to) = frame.first_chunk::<6>() else {
             return;
         };
         let group = to[0] & 1 != 0;
-        let own = *to == self.vport.mac() || frame.get(6..12) == Some(to);
+        let own = self.is_own(to, frame);
         // The virtual port is down with its cable, and what it is given is discarded, also if it is for the port
         // itself.
         if !self.vport.up() || !self.may_send(frame) {

@@ -142,7 +142,7 @@ impl Switch {
         let own = self.lid().to_be_bytes();
         trap[DATA + 6..DATA + 8].copy_from_slice(&own);
         trap[DATA + 10..DATA + 12].copy_from_slice(&own);
-        self.address(&mut frame, manager, 0);
+        self.address(&mut frame, self.lid(), manager, 0);
         Some((frame, self.route(manager)))
     }
 
@@ -270,7 +270,9 @@ impl Switch {
         if next == 0 || !self.is_linked(next) {
             return 0;
         }
-        reseal(frame);
+        // On each cable of a directed route both identifiers are the permissive one, whatever the sender has: the end of
+        // the route answers to the source, and no table may be needed for that.
+        self.address(frame, PERMISSIVE_LID, PERMISSIVE_LID, 0);
         1 << next
     }
 
@@ -313,18 +315,18 @@ impl Switch {
         let qkey = if qpn == GSI_QPN { GSI_QKEY } else { 0 };
         frame[QKEY..QKEY + 4].copy_from_slice(&qkey.to_be_bytes());
         if directed {
-            self.address(frame, PERMISSIVE_LID, 0);
+            self.address(frame, PERMISSIVE_LID, PERMISSIVE_LID, 0);
             return 1 << from;
         }
-        self.address(frame, requester, level);
+        self.address(frame, self.lid(), requester, level);
         self.route(requester)
     }
 
     /// Addresses a frame of its own.
-    fn address(&self, frame: &mut [u8], to: u16, level: u8) {
+    fn address(&self, frame: &mut [u8], from: u16, to: u16, level: u8) {
         frame[..6].copy_from_slice(&mac(to, level));
-        frame[6..12].copy_from_slice(&mac(self.lid(), level));
-        frame[SOURCE..SOURCE + 16].copy_from_slice(&local(self.lid()));
+        frame[6..12].copy_from_slice(&mac(from, level));
+        frame[SOURCE..SOURCE + 16].copy_from_slice(&local(from));
         frame[DESTINATION..DESTINATION + 16].copy_from_slice(&local(to));
         reseal(frame);
     }

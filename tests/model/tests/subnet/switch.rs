@@ -131,6 +131,35 @@ fn a_directed_route_leads_to_a_switch_and_back() {
     }
 }
 
+/// What Linux does with a datagram whose directed route ends at one of its ports (`smi_handle_dr_smp_recv`,
+/// `smi_handle_dr_smp_send`, `agent_send_response`): it notes the port, moves the pointer beyond the end and, with the
+/// answer, back, and sends that to the identifier which the request came from.
+fn answer_of_linux(request: &[u8]) -> Vec<u8> {
+    let mut mad: [u8; 256] = request[PAYLOAD..PAYLOAD + 256].try_into().unwrap();
+    let (pointer, count) = (usize::from(mad[6]), mad[7]);
+    assert_eq!(mad[6], count, "the route ends here");
+    mad[192 + pointer] = 1;
+    mad[3] = GET_RESPONSE;
+    mad[4] |= 0x80;
+    let source = u16::from_be_bytes([request[10], request[11]]);
+    frame(20, source, 0, &mad)
+}
+
+/// A manager that has its identifier already, while the switches' tables are empty.
+#[test]
+fn answers_need_no_tables() {
+    for path in [&[1_u8, 3, 1][..], &[1, 4, 1], &[1, 4, 3, 4, 1]] {
+        let mut subnet = two_paths();
+        let mad = directed(GET, NODE_INFO, 0, path);
+        subnet.send(0, &frame(10, PERMISSIVE, 0, &mad), Duration::ZERO);
+        let request = arrived(&mut subnet, 1).unwrap();
+        subnet.send(1, &answer_of_linux(&request), Duration::ZERO);
+        let answer = arrived(&mut subnet, 0).unwrap();
+        let mad = &answer[PAYLOAD..];
+        assert_eq!((mad[3], mad[4], mad[6]), (GET_RESPONSE, 0x80, 1));
+    }
+}
+
 #[test]
 fn data_goes_where_the_tables_lead() {
     let mut subnet = two_paths();
