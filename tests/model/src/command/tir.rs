@@ -14,6 +14,8 @@ use bareverbs_firmware_cmds::tir::{
 
 /// `list_q_type`: receive queues.
 const LIST_OF_RQS: u8 = 0;
+/// The transport domain of those that are in none: DPDK makes the TIR of what it drops before it knows of any.
+const NO_DOMAIN: u32 = 0;
 
 /// Checks what says how a TIR hashes.
 fn check_hash(context: &Tirc) -> core::result::Result<(), Syndrome> {
@@ -32,7 +34,8 @@ fn check_hash(context: &Tirc) -> core::result::Result<(), Syndrome> {
 }
 
 fn check_tir(device: &Device, context: &Tirc) -> core::result::Result<(), Syndrome> {
-    if !device.has(ObjectKind::TransportDomain, context.transport_domain()) {
+    let domain = context.transport_domain();
+    if domain != NO_DOMAIN && !device.has(ObjectKind::TransportDomain, domain) {
         return Err(Syndrome::TirDomain);
     }
     // Merging of packets, encryption and tunnels are not offered.

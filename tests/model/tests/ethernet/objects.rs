@@ -289,6 +289,27 @@ fn transport_interfaces() {
     );
 }
 
+/// DPDK's driver makes the TIR of the packets that it drops before it has made its first send queue, and with it the
+/// transport domain (`mlx5_devx_tir_attr_set`, `mlx5_txq_devx_obj_new`): it names domain 0 then, which the card takes.
+#[test]
+fn a_tir_needs_no_domain() {
+    let mut lab = Lab::new();
+    let table = lab.try_rqt(&[lab.rq.number], 1).unwrap();
+    let tir = lab.try_tir(|context| {
+        context
+            .set_transport_domain(0)
+            .set_disp_type(1)
+            .set_rx_hash_fn(2)
+            .set_indirect_table(table);
+    });
+    let mut query = QueryTirIn::new();
+    query.set_tirn(tir.unwrap());
+    let context = *lab.node.command(&query).unwrap().tir_context();
+    assert_eq!(context.transport_domain(), 0);
+    // Number 0 is not one that can be had.
+    assert_ne!(lab.domain, 0);
+}
+
 #[test]
 fn tables_of_queues() {
     let mut lab = Lab::new();
