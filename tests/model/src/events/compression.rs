@@ -2,8 +2,9 @@
 //!
 //! **What is collected.** Completions that differ only in what mini CQEs hold, in the order in which they come. A session
 //! ends with a completion that differs in more, that is in error or solicited; when it is as long as the card allows
-//! (`cqe_compression_max_num`); after `cqe_compression_timeout`; and with the event of the queue, its arming, and every
-//! command, so that none of these waits for it. One completion alone is written as it is.
+//! (`cqe_compression_max_num`); where the ring begins again (DPDK's driver reads a session as one piece of memory); after
+//! `cqe_compression_timeout`; and with the event of the queue, its arming, and every command, so that none of these waits
+//! for it. One completion alone is written as it is.
 //!
 //! **What is lost**, as on cards: the time stamps of all but the first completion, the hash where the checksum is kept, and the
 //! reverse.
@@ -140,7 +141,9 @@ impl Device {
             self.sessions.insert((until, cqn));
         }
         cq.session.entries.push(*entry);
-        if cq.session.entries.len() >= most {
+        let collected = cq.session.entries.len();
+        let end = (cq.producer + collected as u32) & (cq.size() - 1) == 0;
+        if collected >= most || end {
             self.close_session(io, cqn)?;
         }
         Ok(true)

@@ -253,6 +253,45 @@ fn a_session_is_no_longer_than_the_card_allows() {
     }
 }
 
+/// DPDK's vectorized receive function (`rxq_cq_decompress_v`) reads and fills what belongs to a session as one piece of
+/// memory: a session that went on at the beginning of the ring would have it write behind its buffers.
+#[test]
+fn a_session_ends_with_the_ring() {
+    let mut pair = Pair::new();
+    let plan = CqPlan {
+        cqe_sz: 0,
+        compressed: Some(HASH),
+    };
+    let mut cq = pair.a.try_create_cq_as(5, 1, plan).unwrap();
+    let mut qp = pair.a.create_qp(QpPlan {
+        st: RC,
+        pd: pair.pd[0],
+        send_cq: cq.number,
+        receive_cq: cq.number,
+        srq: None,
+        user_index: 1,
+    });
+    let mac = pair.a.model.config().mac;
+    pair.a.make_init(&qp);
+    pair.a.make_rtr(&qp, qp.number, 5, Some((gid(1), mac)));
+    pair.a.make_rts(&qp, 5);
+    let mut reader = Reader::new(HASH);
+    let mut counters = Vec::new();
+    for _ in 0..8 {
+        // Not a divisor of the ring's 32 entries.
+        for _ in 0..12 {
+            pair.a.post_send(&mut qp, 0, SIGNALED, 0, &[]);
+        }
+        pair.a.ring_send(&qp);
+        pair.a.advance();
+        pair.a.sleep(Duration::from_millis(1));
+        let found = std::iter::from_fn(|| reader.next(&mut pair.a, &mut cq));
+        counters.extend(found.map(|done| done.counter));
+    }
+    assert_eq!(counters, (0..96).collect::<Vec<u16>>());
+    assert_eq!(reader.sessions, [12, 12, 8, 4, 12, 12, 4, 8, 12, 12]);
+}
+
 #[test]
 fn an_armed_queue_reports_at_once() {
     let mut pair = Pair::new();
