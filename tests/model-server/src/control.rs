@@ -129,10 +129,11 @@ fn print_state(world: &World, index: usize) -> Result<(), String> {
     let mut out = io::stdout().lock();
     let (commands, doorbells) = (stats.commands, stats.doorbells);
     let (blue_flame, missed) = (stats.blue_flame, stats.blue_flame_missed);
+    let compressed = stats.compressed;
     writeln!(
         out,
         "state {index} commands={commands} reach={reach} master={master} doorbells={doorbells} \
-         blue-flame={blue_flame} blue-flame-missed={missed}"
+         blue-flame={blue_flame} blue-flame-missed={missed} compressed={compressed}"
     )
     .and_then(|()| out.flush())
     .map_err(|error| error.to_string())

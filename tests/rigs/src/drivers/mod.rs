@@ -5,23 +5,26 @@
 //!
 //! Logs are left in `target/rigs/drivers/log/KERNEL/SCENARIO/`.
 
+mod dpdk;
 mod rdma_core_vfio;
 
 use super::stock_driver::{self, Program, Rig, Scenario};
 use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
 
-pub(crate) const ABOUT: &str =
-    "rdma-core's VFIO driver on the model, in QEMU guests (slow: boots machines)";
+pub(crate) const ABOUT: &str = "DPDK's and rdma-core's drivers on the model, in QEMU guests (slow: boots machines; downloads once)";
 
 /// The scenarios of all drivers, by the driver's name.
-const SCENARIOS: &[Scenario] = &[rdma_core_vfio::SCENARIO];
+const SCENARIOS: &[Scenario] = &[dpdk::SCENARIO, rdma_core_vfio::SCENARIO];
 
 /// What builds the programs of a scenario, below a directory of its own.
 type Build = fn(&Path) -> Result<Vec<Program>, String>;
 
 /// Who builds for which scenario.
-const PROGRAMS: &[(&str, Build)] = &[(rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs)];
+const PROGRAMS: &[(&str, Build)] = &[
+    (dpdk::SCENARIO.name, dpdk::programs),
+    (rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs),
+];
 
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {

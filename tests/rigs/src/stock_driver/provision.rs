@@ -192,7 +192,7 @@ impl Provisions {
 }
 
 /// A program of an unpacked tree, or of elsewhere, called by `name`, run with that tree's dynamic linker and libraries.
-fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
+pub(crate) fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
     let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
     command
         .arg("--library-path")
@@ -268,7 +268,7 @@ pub(crate) fn empty(directory: &Path) -> Result<(), String> {
 }
 
 fn provision_qemu(apt: &Apt, qemu: &Path) -> Result<String, String> {
-    for deb in apt.fetch_closure("qemu-system-x86", "trixie-backports")? {
+    for deb in apt.fetch_closure(&["qemu-system-x86"], "trixie-backports")? {
         unpack(&deb, qemu)?;
     }
     let program = "usr/bin/qemu-system-x86_64";
@@ -536,24 +536,21 @@ impl Apt {
         quiet_output(self.command(program).args(arguments))
     }
 
-    /// Downloads a package of a suite with everything it depends on.
-    fn fetch_closure(&self, package: &str, suite: &str) -> Result<Vec<PathBuf>, String> {
+    /// Downloads packages of a suite with everything they depend on.
+    pub(crate) fn fetch_closure(
+        &self,
+        packages: &[&str],
+        suite: &str,
+    ) -> Result<Vec<PathBuf>, String> {
         let archives = self.directory.join("apt/archives");
         // Packages that only an older run needed must not be unpacked with those of this run.
         for deb in debs(&archives)? {
             fs::remove_file(&deb).map_err(|error| format!("{}: {error}", deb.display()))?;
         }
+        let options = ["-q", "-y", "--download-only", "-t", suite, "install"];
         self.run(
             "apt-get",
-            [
-                "-q",
-                "-y",
-                "--download-only",
-                "-t",
-                suite,
-                "install",
-                package,
-            ],
+            options.into_iter().chain(packages.iter().copied()),
         )?;
         debs(&archives)
     }
