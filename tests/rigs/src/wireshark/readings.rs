@@ -19,6 +19,10 @@ pub(super) const EXPLAINED: &[(&str, &str)] = &[
         r#""Time To Live" only 1"#,
         "rdma-core's ibv_ud_pingpong asks for one hop, and its peer is no farther",
     ),
+    (
+        "Trailing stray characters",
+        "a table of records from OpenSM in several segments (RMPP): tshark takes each for the beginning of a record, and its text for padding",
+    ),
 ];
 
 /// Writes a file.

@@ -5,13 +5,15 @@ fi
 step 120 'ports come up' "$osm"'; until_true "active mlx5_0 && active mlx5_1"; ibstat'
 step 60 'topology' 'ibnetdiscover'
 step 60 'links' 'iblinkinfo'
-step 60 'switches by record' 'saquery SWI'
+step 60 'switches by record' 'saquery SWIR'
 step 60 'switch itself' 'smpquery nodeinfo $(ibnetdiscover | sed -n "s/^Switch.* lid \([0-9]*\) .*/\1/p")'
 step 60 'errors' 'ibqueryerrors'
 step 60 'tables' 'dump_fts'
 barrier
-# Both functions of each machine have an interface; what is pinged is on the other machine.
-step 90 'interfaces' 'for at in 0 1; do
+# Both functions of each machine have an interface; what is pinged is on the other machine. All are on one link: each answers
+# for its own address only, or requests for a connection come to the other one, whose port has no such address.
+step 90 'interfaces' 'echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore && echo 2 > /proc/sys/net/ipv4/conf/all/arp_announce &&
+    for at in 0 1; do
         ip addr add 10.$((at + 1)).0.$((me + 1))/24 dev ib$at && ip link set ib$at up &&
         until_true "[ \"\$(cat /sys/class/net/ib$at/carrier)\" = 1 ]" || exit 1
     done; ip addr'
