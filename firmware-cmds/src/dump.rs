@@ -40,10 +40,15 @@ impl fmt::Display for Direction {
 /// Name of an opcode as the kernel prints it.
 #[must_use]
 pub const fn opcode_name(opcode: u16) -> &'static str {
-    match Opcode::from_number(opcode) {
-        Some(opcode) => opcode.name(),
-        None => "unknown command opcode",
+    // It need not be fast.
+    let mut at = 0;
+    while at < Opcode::ALL.len() {
+        if Opcode::ALL[at].number() == opcode {
+            return Opcode::ALL[at].name();
+        }
+        at += 1;
     }
+    "unknown command opcode"
 }
 
 /// Hands the lines of a dump to `line`, one after the other and without line ends.

@@ -17,6 +17,30 @@ macro_rules! variant_doc {
 }
 pub(crate) use variant_doc;
 
+/// The text at this position, of those that lie behind one another. An address and a length for each, or code that
+/// returns them, would be several times as large as the lengths alone.
+#[must_use]
+pub(crate) const fn nth_text(texts: &'static str, lens: &[u8], nth: usize) -> &'static str {
+    let mut rest = texts;
+    let mut at = 0;
+    while at < lens.len() {
+        let Some((text, behind)) = rest.split_at_checked(lens[at] as usize) else {
+            break;
+        };
+        if at == nth {
+            return text;
+        }
+        (rest, at) = (behind, at + 1);
+    }
+    ""
+}
+
+/// The length of a text, where it is compiled.
+pub(crate) const fn len(text: &str) -> u8 {
+    assert!(text.len() < 256);
+    text.len() as u8
+}
+
 /// Defines an enum, `ALL` of its variants, `from_number`, the text, and `number` where it is asked for.
 ///
 /// Without more, `from_number` gives `None` for a number that has no variant. With `_ = Unknown, "text";` behind the
@@ -63,9 +87,12 @@ macro_rules! numbered {
             $(#[$text_meta])*
             #[must_use]
             pub const fn $as_text(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $text,)*
+                const LENS: &[u8] = &[$($crate::numbered::len($text)),*];
+                let mut nth = 0;
+                while nth < LENS.len() && Self::ALL[nth] as $T != self as $T {
+                    nth += 1;
                 }
+                $crate::numbered::nth_text(concat!($($text),*), LENS, nth)
             }
         }
     };
@@ -120,12 +147,30 @@ macro_rules! numbered {
             $(#[$text_meta])*
             #[must_use]
             pub const fn $as_text(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $text,)*
-                    Self::Unknown(_) => $unknown,
+                const NUMBERS: &[$T] = &[$($value),*];
+                const LENS: &[u8] = &[$($crate::numbered::len($text)),* , $crate::numbered::len($unknown)];
+                let number = self.number();
+                let mut nth = 0;
+                while nth < NUMBERS.len() && NUMBERS[nth] != number {
+                    nth += 1;
                 }
+                $crate::numbered::nth_text(concat!($($text,)* $unknown), LENS, nth)
             }
         }
     };
 }
 pub(crate) use numbered;
+
+#[cfg(test)]
+mod tests {
+    use super::nth_text;
+
+    #[test]
+    fn texts_lie_behind_one_another() {
+        let (texts, lens) = ("onetwothree", [3, 3, 0, 5]);
+        let all = [0, 1, 2, 3].map(|nth| nth_text(texts, &lens, nth));
+        assert_eq!(all, ["one", "two", "", "three"]);
+        assert_eq!(nth_text(texts, &lens, 4), "");
+        assert_eq!(nth_text(texts, &[3, 9], 1), "");
+    }
+}

@@ -201,9 +201,9 @@ impl fmt::Display for EthernetSendError {
                 write!(f, "{given} pieces in a request of {limit}")
             }
             Self::Unsupported { what } => write!(f, "the function does not have {what}"),
-            Self::SegmentSize { mss, length, limit } => write!(
+            Self::SegmentSize { mss, length, .. } => write!(
                 f,
-                "{length} of at most {limit} bytes of payload do not go into packets of {mss}"
+                "{length} bytes of payload do not go into packets of {mss}"
             ),
             Self::NoChecksums => f.write_str("the device does not fill in checksums"),
             Self::Failed(failure) => failure.fmt(f),

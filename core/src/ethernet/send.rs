@@ -115,8 +115,6 @@ pub struct EthernetSend<'d, P: Platform> {
     /// Next frame and oldest one that has not completed, counted on.
     head: u32,
     tail: u32,
-    /// The first block of the oldest frame under way.
-    oldest_block: u16,
     /// Bytes from one frame's buffer to the next one's, and bytes of a frame at most.
     stride: usize,
     frame_len: usize,
@@ -211,7 +209,6 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
             frame_mask: frames - 1,
             head: 0,
             tail: 0,
-            oldest_block: 0,
             stride,
             frame_len,
             min_inline,
@@ -284,23 +281,30 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
             None => self.plan(header, sges, offload)?,
             Some(mss) => self.plan_large(header, sges, offload, mss)?,
         };
-        let blocks = self.mask.wrapping_add(1);
-        let used = match self.outstanding() {
-            0 => 0,
-            _ => self.block.wrapping_sub(self.oldest_block),
+        let full = match offload.mss {
+            None => false,
+            // What a request of this kind takes at most.
+            Some(_) => self.free_blocks() < (MAX_WQE / BLOCK) as u16,
         };
-        // What a request of this kind takes at most.
-        let wanted = match offload.mss {
-            None => 0,
-            Some(_) => (MAX_WQE / BLOCK) as u16,
-        };
-        if self.free() == 0 || blocks.wrapping_sub(used) < wanted {
+        if self.free() == 0 || full {
             return Err(EthernetSendError::Full {
                 limit: self.frame_mask + 1,
             });
         }
         self.write(header, sges, &plan);
         Ok(SentFrame(self.head.wrapping_sub(1)))
+    }
+
+    /// Blocks in front of the oldest frame under way.
+    fn free_blocks(&self) -> u16 {
+        let blocks = self.mask.wrapping_add(1);
+        if self.outstanding() == 0 {
+            return blocks;
+        }
+        let memory = self.queue.memory();
+        let slot = (self.tail & self.frame_mask) as usize;
+        let oldest = memory.buffer.read_be32(memory.notes + slot * 4) as u16;
+        blocks.wrapping_sub(self.block.wrapping_sub(oldest))
     }
 
     /// A frame that goes out as it is, but for a tag.
@@ -450,9 +454,6 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         ControlFlags::new(completion::ALWAYS, 0).write(&mut wqe);
 
         let memory = self.queue.memory();
-        if self.outstanding() == 0 {
-            self.oldest_block = self.block;
-        }
         memory
             .buffer
             .write_be32(memory.notes + slot * 4, self.block.into());
@@ -587,10 +588,6 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
             return self.drop_garbage();
         };
         self.tail = self.tail.wrapping_add(done + 1);
-        if self.outstanding() != 0 {
-            let slot = (self.tail & self.frame_mask) as usize;
-            self.oldest_block = memory.buffer.read_be32(memory.notes + slot * 4) as u16;
-        }
         if failed {
             let failure = QueueFailure::of(ErrorWord::read(entry));
             // What is flushed has not failed by itself.

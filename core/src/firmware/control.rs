@@ -325,7 +325,10 @@ impl Dispatch<'_> {
             }
             Event::PortChange { port, change } => self.port_change(port, change),
             Event::TemperatureWarning { sensors } => {
-                self.push(AsyncEvent::TemperatureWarning { sensors });
+                // One event for each: events are small, as many are kept.
+                for sensor in sensors {
+                    self.push(AsyncEvent::TemperatureWarning { sensor });
+                }
             }
             Event::CqError { cqn, syndrome } => {
                 if !tables.cq_error(self.woken, cqn.number(), syndrome) {

@@ -9,6 +9,7 @@
 
 use core::ptr::NonNull;
 
+use bareverbs_firmware_cmds::cqe::mini::MiniFormat;
 use bareverbs_firmware_cmds::cqe::{ByteCountWord, Format, OpOwn, Opcode, SIZE, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::word::Word;
@@ -84,8 +85,8 @@ pub(crate) struct Entries {
     pub(crate) size: u32,
     /// Their distance. The CQE is in the last 64 bytes.
     pub(crate) log_stride: u8,
-    /// There may be compressed sessions.
-    pub(crate) sessions: bool,
+    /// What mini CQEs hold, if the device compresses.
+    pub(crate) format: Option<MiniFormat>,
 }
 
 impl Entries {
@@ -96,6 +97,12 @@ impl Entries {
         let at = at + ((1 << self.log_stride) - SIZE);
         // SAFETY: the masked index lies inside the ring.
         Cqe(unsafe { self.base.add(at) })
+    }
+
+    /// Whether the CQE with this index (less than the ring's size ahead) is the host's.
+    pub(crate) fn is_there(self, index: u32) -> bool {
+        let last = self.at(index).word::<OpOwn>();
+        last.is_ready(self.parity(index))
     }
 
     /// The owner bit of the pass that this index lies in.
@@ -142,7 +149,7 @@ impl CqeRing {
                 base,
                 size,
                 log_stride: SIZE.ilog2() as u8,
-                sessions: false,
+                format: None,
             },
             pass: 0,
             parity: 0,
@@ -250,9 +257,9 @@ impl CqeRing {
         *self = new;
     }
 
-    /// The part of the ring that others than the owner may use.
-    pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
-        SharedRing::new(self.entries, record)
+    /// Where the CQEs are.
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
     }
 }
 
@@ -290,7 +297,7 @@ impl SharedRing {
         if !last.is_ready(self.entries.parity(index)) {
             return 0;
         }
-        if !self.entries.sessions || last.format() != Format::Compressed as u8 {
+        if self.entries.format.is_none() || last.format() != Format::Compressed as u8 {
             return 1;
         }
         read_barrier();

@@ -23,7 +23,7 @@ use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
-use crate::memory::cqe_ring::CqeRing;
+use crate::memory::cqe_ring::{CqeRing, SharedRing};
 use crate::memory::dma::DmaMemory;
 use crate::memory::eqe_ring::EqeRing;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
@@ -589,7 +589,7 @@ proptest! {
             let taken = device.next.wrapping_sub(queue.len() as u32);
             prop_assert_eq!(ring.ci(), taken);
             prop_assert_eq!(ring.size(), device.size());
-            prop_assert_eq!(ring.share(record).producer(), device.next & 0xff_ffff);
+            prop_assert_eq!(SharedRing::new(*ring.entries(), record).producer(), device.next & 0xff_ffff);
         }
         let _ = device.memory.bytes();
     }

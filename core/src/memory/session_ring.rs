@@ -26,9 +26,11 @@ use bareverbs_firmware_cmds::cqe::{
 };
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::cqe_ring::{Cqe, Entries, SharedRing};
+use crate::memory::cqe_ring::{Cqe, Entries};
 use crate::memory::dma::{load, read_barrier, write_barrier};
-use crate::memory::record::DoorbellRecord;
+
+/// Bytes that [`write_decoy`] writes.
+pub(crate) const DECOY_LEN: usize = SIZE;
 
 /// Not an opcode of the device: that of a title whose count cannot be.
 const NO_SESSION: u8 = 0x8;
@@ -37,10 +39,8 @@ const NO_SESSION: u8 = 0x8;
 #[derive(Debug)]
 pub(crate) struct SessionRing {
     entries: Entries,
-    /// Index of the next CQE, running freely.
-    ci: u32,
-    /// What mini CQEs hold, if the device compresses.
-    format: Option<MiniFormat>,
+    /// [`find`](Self::find), through which what expands sessions is only in programs that make such rings.
+    look: fn(&Self, u32, u32) -> Option<(Cqe, TailWord)>,
 }
 
 // SAFETY: the pointers are to memory that the ring's owner has to itself (and the device).
@@ -75,57 +75,37 @@ impl SessionRing {
                 base,
                 size,
                 log_stride,
-                sessions: format.is_some(),
+                format,
             },
-            ci: 0,
-            format,
+            look: Self::find,
         }
     }
 
-    /// Index of the next CQE, running freely; the device sees 24 bits of it.
-    pub(crate) fn ci(&self) -> u32 {
-        self.ci
+    /// Where the CQEs are.
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
     }
 
-    /// Number of CQEs.
-    pub(crate) fn size(&self) -> u32 {
-        self.entries.size
+    /// The CQE with this index (less than the ring's size ahead of the next one's, `ci`, and not inside of a session) and its
+    /// tail, if it is the host's. A session that begins there is expanded first.
+    pub(crate) fn owned(&mut self, ci: u32, index: u32) -> Option<(Cqe, TailWord)> {
+        (self.look)(self, ci, index)
     }
 
-    /// The next CQE and its tail, if it is the host's. A session is expanded first.
-    pub(crate) fn peek(&mut self) -> Option<(Cqe, TailWord)> {
-        self.owned(self.ci)
-    }
-
-    /// Goes on to the CQE behind the next one.
-    pub(crate) fn advance(&mut self) {
-        self.ci = self.ci.wrapping_add(1);
-    }
-
-    /// Whether the CQE with this index (less than the ring's size ahead) is the host's.
-    pub(crate) fn is_there(&self, index: u32) -> bool {
-        self.entries
-            .at(index)
-            .word::<OpOwn>()
-            .is_ready(self.entries.parity(index))
-    }
-
-    /// The CQE with this index (less than the ring's size ahead, and not inside of a session) and its tail, if it is the host's.
-    /// A session that begins there is expanded first.
-    pub(crate) fn owned(&mut self, index: u32) -> Option<(Cqe, TailWord)> {
+    fn find(&self, ci: u32, index: u32) -> Option<(Cqe, TailWord)> {
         let entry = self.entries.at(index);
         let tail = entry.word::<TailWord>();
         if !tail.last().is_ready(self.entries.parity(index)) {
             return None;
         }
         read_barrier();
-        let Some(format) = self.format else {
+        let Some(format) = self.entries.format else {
             return Some((entry, tail));
         };
         if tail.last().format() != Format::Compressed as u8 {
             return Some((entry, tail));
         }
-        let tail = match self.count_of(index, entry) {
+        let tail = match self.count_of(ci, index, entry) {
             Some(count) => self.expand(index, entry, tail, count, format),
             None => no_session(entry, tail),
         };
@@ -133,9 +113,9 @@ impl SessionRing {
     }
 
     /// The completions of the session with this title, if they can be that many.
-    fn count_of(&self, index: u32, title: Cqe) -> Option<u32> {
+    fn count_of(&self, ci: u32, index: u32, title: Cqe) -> Option<u32> {
         let count = title.word::<ByteCountWord>().byte_cnt();
-        let room = self.entries.size - index.wrapping_sub(self.ci);
+        let room = self.entries.size - index.wrapping_sub(ci);
         (2..=room).contains(&count).then_some(count)
     }
 
@@ -195,20 +175,19 @@ impl SessionRing {
         first_tail
     }
 
-    /// The next CQE if it is the title of a session: that is taken as it is, from [`minis`](Self::minis), and ended with
+    /// The next CQE, with the index `ci`, if it is the title of a session: that is taken as it is, from [`minis`](Self::minis), and ended with
     /// [`end`](Self::end).
     #[inline(always)]
-    pub(crate) fn begin(&self) -> Option<Session> {
-        let title = self.entries.at(self.ci);
+    pub(crate) fn begin(&self, ci: u32) -> Option<Session> {
+        let title = self.entries.at(ci);
         let tail = title.word::<TailWord>();
         let last = tail.last();
-        if !last.is_ready(self.entries.parity(self.ci)) || last.format() != Format::Compressed as u8
-        {
+        if !last.is_ready(self.entries.parity(ci)) || last.format() != Format::Compressed as u8 {
             return None;
         }
         read_barrier();
-        let format = self.format?;
-        let count = self.count_of(self.ci, title)?;
+        let format = self.entries.format?;
+        let count = self.count_of(ci, ci, title)?;
         Some(Session {
             title,
             tail,
@@ -219,10 +198,10 @@ impl SessionRing {
 
     /// The mini CQEs of a session in order.
     #[inline(always)]
-    pub(crate) fn minis(&self, session: &Session, mut each: impl FnMut(MiniCqe)) {
+    pub(crate) fn minis(&self, ci: u32, session: &Session, mut each: impl FnMut(MiniCqe)) {
         let mut from = 0;
         while from < session.count {
-            let at = self.ci.wrapping_add(mini::array_of(from));
+            let at = ci.wrapping_add(mini::array_of(from));
             let minis = (session.count - from).min(mini::PER_ARRAY) as usize;
             let array = self.entries.at(at).base();
             for nth in 0..minis {
@@ -233,11 +212,11 @@ impl SessionRing {
         }
     }
 
-    /// Marks the entries of a session, and goes on behind it.
+    /// Marks the entries of a session; the index behind it.
     #[inline(always)]
-    pub(crate) fn end(&mut self, session: &Session) {
+    pub(crate) fn end(&mut self, ci: u32, session: &Session) -> u32 {
         let mask = self.entries.size - 1;
-        let first = self.ci.wrapping_add(1);
+        let first = ci.wrapping_add(1);
         // Those up to the ring's end, and the rest of the next pass.
         let rest = session.count - 1;
         let before = rest.min(self.entries.size - (first & mask));
@@ -252,13 +231,19 @@ impl SessionRing {
                 }
             }
         }
-        self.ci = self.ci.wrapping_add(session.count);
+        ci.wrapping_add(session.count)
     }
+}
 
-    /// The part of the ring that others than the owner may use.
-    pub(crate) fn share(&self, record: DoorbellRecord) -> SharedRing {
-        SharedRing::new(self.entries, record)
-    }
+/// Writes an entry that is always there and names no QP: of a ring that has only this one, what polls in a straight line
+/// goes on to look elsewhere.
+///
+/// # Safety
+/// There are [`DECOY_LEN`] bytes of memory, shared with the device, aligned to 8.
+pub(crate) unsafe fn write_decoy(at: NonNull<u8>) {
+    let mut bytes = [0xff; SIZE];
+    bytes[SIZE - 1] = OpOwn::new(Opcode::Requester).0;
+    Cqe::at(at).set_bytes(&bytes);
 }
 
 /// Writes the last byte of so many entries.

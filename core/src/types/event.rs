@@ -45,9 +45,9 @@ pub enum AsyncEvent {
     },
     /// A sensor of the device, or of a module, is too hot.
     TemperatureWarning {
-        /// One bit for each sensor: those of modules, from 64 on, then 0 to 63. See
+        /// Its number: those of modules are from 64 on. See
         /// [`Device::query_temperature`](crate::Device::query_temperature).
-        sensors: [u64; 2],
+        sensor: u8,
     },
     /// First message on a connection whose own side has not reached RTS yet.
     CommunicationEstablished {

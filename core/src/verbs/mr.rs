@@ -112,6 +112,33 @@ pub enum MrError {
     Command(CommandError),
 }
 
+impl MrError {
+    /// What is outside of a range, with one format for all.
+    fn beyond(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, asked, most): (_, u64, u64) = match *self {
+            Self::TooLong { len, limit } => ("the bytes of a region", len as u64, limit),
+            Self::TooManyEntries { asked, limit } => {
+                ("an indirect key's entries", asked.into(), limit.into())
+            }
+            Self::EntrySize { log_size } => (
+                "the logarithm of a piece's bytes (12 or more)",
+                log_size.into(),
+                30,
+            ),
+            Self::DmAlignment {
+                log_align_req,
+                limit,
+            } => (
+                "the logarithm of device memory's alignment",
+                log_align_req.into(),
+                limit.into(),
+            ),
+            _ => return Ok(()),
+        };
+        write!(f, "{what}: {asked}, and up to {most} are possible")
+    }
+}
+
 impl fmt::Display for MrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -127,27 +154,13 @@ impl fmt::Display for MrError {
                 f,
                 "the device has no such indirect keys (cmd_hca_cap.{capability})"
             ),
-            Self::TooManyEntries { asked, limit } => write!(
-                f,
-                "an indirect key of {asked} entries, and the device has them of 1 to {limit}"
-            ),
-            Self::EntrySize { log_size } => {
-                write!(f, "pieces of 1 << {log_size} bytes; 12 to 30 are possible")
-            }
             Self::NoDeviceMemory => f.write_str(
                 "the device has no memory for programs (cmd_hca_cap.device_memory, device_mem_cap.memic)",
             ),
-            Self::DmAlignment {
-                log_align_req,
-                limit,
-            } => write!(
-                f,
-                "device memory aligned to 1 << {log_align_req}, and the device has it up to 1 << {limit}"
-            ),
-            Self::DmOutsideBar { start } => {
-                write!(f, "device memory at {start:#x}, which is not in its part of BAR 0")
+            Self::DmOutsideBar { .. } => {
+                f.write_str("device memory is not in its part of BAR 0")
             }
-            Self::OutsideDm(error) => write!(f, "{error}, which is device memory"),
+            Self::OutsideDm(error) => error.fmt(f),
             Self::NotZeroBased => f.write_str("device memory is registered with ZERO_BASED only"),
             Self::NoOnDemandPaging { offered: false } => {
                 f.write_str("the device has no on-demand paging (cmd_hca_cap.pg)")
@@ -156,10 +169,10 @@ impl fmt::Display for MrError {
                 f.write_str("the driver has no on-demand paging (cmd_hca_cap.pg)")
             }
             Self::Empty => f.write_str("an empty region cannot be registered"),
-            Self::TooLong { len, limit } => write!(
-                f,
-                "a region of {len} bytes, and the device has them up to {limit}"
-            ),
+            Self::TooLong { .. }
+            | Self::TooManyEntries { .. }
+            | Self::EntrySize { .. }
+            | Self::DmAlignment { .. } => self.beyond(f),
             Self::AddressWraps { iova, len } => {
                 write!(
                     f,

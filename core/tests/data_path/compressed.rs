@@ -1,7 +1,7 @@
 //! Compressed sessions that a broken device writes: whatever their titles and arrays say, nothing is reported that was not
 //! posted, nothing is indexed out of bounds, every call ends, and correct sessions are taken afterwards.
 
-use bareverbs_core::cq::MiniFormat;
+use bareverbs_core::cq::{CqEntries, MiniFormat};
 use bareverbs_core::{Cq, CqInit, Qp, QpInitAttr, Rc, Wc};
 
 use crate::SGE;
@@ -98,7 +98,7 @@ fn titles_that_cannot_be_are_counted_and_dropped() {
     for way in 0..4 {
         with_device!(|fake, rig, device, pd| {
             let init = CqInit {
-                compression: Some(MiniFormat::Hash),
+                entries: CqEntries::compressed(MiniFormat::Hash),
                 ..CqInit::new(ENTRIES)
             };
             let mut cq = device.create_cq(init).unwrap();

@@ -3,6 +3,10 @@
 //! An entry belongs to the consumer when its owner bit equals the parity of the consumer's pass over the queue
 //! ([`owner_of_pass`]). A new queue is filled with entries whose owner bit is 1, which is the parity of the second pass.
 
+mod sensors;
+
+pub use sensors::Sensors;
+
 use crate::eq::{CqError, Eqe, QpEvents};
 use crate::layout::{layout, part, part_mut};
 use crate::numbered::numbered;
@@ -309,8 +313,8 @@ pub enum Event {
     },
     /// Sensors are too hot (`struct mlx5_eqe_temp_warning`).
     TemperatureWarning {
-        /// One bit for each sensor: 64 to 127, then 0 to 63.
-        sensors: [u64; 2],
+        /// Which.
+        sensors: Sensors,
     },
     /// A CQ failed.
     CqError {
@@ -378,7 +382,7 @@ impl Event {
                 }
             }
             EventType::TemperatureWarning => Self::TemperatureWarning {
-                sensors: [0, 8].map(|at| u64::from_be_bytes(*part(data, at))),
+                sensors: Sensors::new(u128::from_be_bytes(*part(data, 0))),
             },
             EventType::CqError => {
                 let event: &CqError = transmute_ref!(data);
@@ -455,9 +459,7 @@ impl Event {
                 (EventType::PortChange, change.number())
             }
             Self::TemperatureWarning { sensors } => {
-                for (at, sensors) in [0, 8].into_iter().zip(sensors) {
-                    *part_mut(data, at) = sensors.to_be_bytes();
-                }
+                *part_mut(data, 0) = sensors.bits().to_be_bytes();
                 (EventType::TemperatureWarning, 0)
             }
             Self::CqError { cqn, syndrome } => {

@@ -3,7 +3,6 @@
 // UNSAFETY: says which memory is the ring and which the doorbell record.
 #![expect(unsafe_code)]
 
-use core::alloc::Layout;
 use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
@@ -12,10 +11,7 @@ use core::task::{Context, Poll, Waker};
 
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::cq::{CreateCqIn, CreateCqOut};
-use bareverbs_firmware_cmds::cqe::mini::MiniFormat;
-use bareverbs_firmware_cmds::cqe::{self, OpOwn, Opcode};
 use bareverbs_firmware_cmds::numbers::Cqn;
-use bareverbs_firmware_cmds::values::CqeSize;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::dma_buffer::DmaBuffer;
@@ -25,9 +21,9 @@ use crate::memory::arm::Arm;
 use crate::memory::cqe_ring::CqeRing;
 use crate::memory::record::{DoorbellRecord, RECORD_LEN};
 use crate::memory::ring_pages::{PageOffset, RingPages};
-use crate::memory::session_ring::SessionRing;
-use crate::platform::{DmaError, Platform};
+use crate::platform::Platform;
 use crate::types::error::CommandError;
+use crate::verbs::cq::entries::RECORDS_LEN;
 use crate::verbs::cq::ring::Ring;
 use crate::verbs::cq::{Cq, CqError, CqInit, ring_memory, ring_size};
 
@@ -66,21 +62,15 @@ impl<'d, P: Platform> Device<'d, P> {
         class: SlotClass,
         init: CqInit,
     ) -> Result<CreatingCq<'d, P>, CqError> {
-        check_offered(self, &init)?;
-        let size = ring_size(self, init.cqe)?;
-        let memory = ring_memory(self, size, log_stride(&init))?;
-        // A line of its own: consumer index, arm state.
-        let layout = Layout::from_size_align(records_len(&init), 64)
-            .map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
-        let records = self.alloc_dma(layout).map_err(CqError::Memory)?;
-        if has_sessions(&init) {
-            // An entry that is always there and names no QP: what polls in a straight line goes on to look elsewhere.
-            records.write_bytes(RECORD_LEN, &[0xff; cqe::SIZE - 1]);
-            records.write_bytes(
-                RECORD_LEN + cqe::SIZE - 1,
-                &[OpOwn::new(Opcode::Requester).0],
-            );
+        let (mut log_stride, mut records_len) = (6, RECORD_LEN);
+        if let Some(kind) = init.entries.kind() {
+            (kind.check)(kind, &self.capabilities().hca)?;
+            (log_stride, records_len) = (kind.log_stride, RECORDS_LEN);
         }
+        let size = ring_size(self, init.cqe)?;
+        let memory = ring_memory(self, size, log_stride)?;
+        // A line of its own: consumer index, arm state.
+        let records = super::memory(self, records_len, 64)?;
         let Some(index) = self.tables.alloc_cq() else {
             return Err(CqError::NoSlot {
                 limit: self.tables.cqs.len(),
@@ -101,45 +91,6 @@ impl<'d, P: Platform> Device<'d, P> {
         begun.post()?;
         Ok(begun)
     }
-}
-
-/// Whether its ring is one of [`SessionRing`].
-fn has_sessions(init: &CqInit) -> bool {
-    init.compression.is_some() || init.cqe_size != CqeSize::Bytes64
-}
-
-fn log_stride(init: &CqInit) -> u8 {
-    match init.cqe_size {
-        CqeSize::Bytes64 => 6,
-        _ => 7,
-    }
-}
-
-/// Record, and an entry if there are sessions.
-fn records_len(init: &CqInit) -> usize {
-    RECORD_LEN + if has_sessions(init) { cqe::SIZE } else { 0 }
-}
-
-/// Refuses what the card does not offer.
-fn check_offered<P: Platform>(device: &Device<'_, P>, init: &CqInit) -> Result<(), CqError> {
-    let caps = &device.capabilities().hca;
-    let refused = |capability| Err(CqError::NotOffered { capability });
-    if init.cqe_size == CqeSize::Bytes128Padded && !caps.cqe_128_always() {
-        return refused("cqe_128_always");
-    }
-    let Some(format) = init.compression else {
-        return Ok(());
-    };
-    if !caps.cqe_compression() {
-        return refused("cqe_compression");
-    }
-    if init.cqe_size != CqeSize::Bytes64 && !caps.cqe_compression_128() {
-        return refused("cqe_compression_128");
-    }
-    if format == MiniFormat::ChecksumStride && !caps.mini_cqe_resp_stride_index() {
-        return refused("mini_cqe_resp_stride_index");
-    }
-    Ok(())
 }
 
 impl<'d, P: Platform> CreatingCq<'d, P> {
@@ -174,10 +125,10 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
             .set_log_page_size(pages.log_page_size())
             .set_page_offset(pages.page_offset())
             .set_dbr_addr(records.iova())
-            .set_oi(init.ignore_overrun)
-            .set_cqe_sz(init.cqe_size.number())
-            .set_cqe_comp_en(init.compression.is_some())
-            .set_mini_cqe_res_format(init.compression.map_or(0, MiniFormat::number));
+            .set_oi(init.ignore_overrun);
+        if let Some(kind) = init.entries.kind() {
+            (kind.set)(kind, command.cq_context_mut());
+        }
         let mut list = |i: usize| pages.page(i);
         let begun = device.begin(
             &mut self.flight,
@@ -221,21 +172,17 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
         let (record, entries, sessions) = unsafe {
             let record = DoorbellRecord::new(records.ptr());
             let (base, size) = (memory.ptr(), 1 << self.log_size);
-            if has_sessions(&self.init) {
-                // The entry behind the record.
-                let decoy = CqeRing::new(records.ptr().add(RECORD_LEN), 1);
-                let format = self.init.compression;
-                let ring = SessionRing::new(base, size, log_stride(&self.init), format);
-                (record, decoy, Some(ring))
-            } else {
-                (record, CqeRing::new(base, size), None)
-            }
+            let (polled, sessions) = match self.init.entries.kind() {
+                None => ((base, size), None),
+                Some(kind) => {
+                    let ring = (kind.make)(kind, records.ptr(), base, size);
+                    ((records.ptr().add(RECORD_LEN), 1), Some(ring))
+                }
+            };
+            (record, CqeRing::new(polled.0, polled.1), sessions)
         };
         let slot = &tables.cqs[index as usize];
-        let mut ring = Ring::new(index, entries, record, tables.qps, tables.srqs);
-        if let Some(sessions) = sessions {
-            ring.set_sessions(sessions);
-        }
+        let ring = Ring::new(index, entries, sessions, record, tables.qps, tables.srqs);
         *slot.ring.lock() = Some(ring.share());
         Some(Cq {
             ring: RefCell::new(ring),

@@ -8,6 +8,7 @@ mod compressed;
 mod creating;
 pub(crate) mod deferred_destroy;
 mod destroying;
+mod entries;
 mod error;
 mod handle;
 mod raw;
@@ -18,6 +19,7 @@ pub use completion::{Completion, CompletionKind};
 pub use compressed::Compressed;
 pub use creating::CreatingCq;
 pub use destroying::DestroyingCq;
+pub use entries::CqEntries;
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
 pub use ring::Unusual;
@@ -61,10 +63,8 @@ pub struct CqInit {
     pub comp_vector: u16,
     /// Let the device continue when the CQ overflows: completions are lost then, without an error.
     pub ignore_overrun: bool,
-    /// Completions that differ little share an entry: `MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE` of `mlx5dv_create_cq`.
-    pub compression: Option<MiniFormat>,
-    /// Bytes of an entry: `cqe_size` of `mlx5dv_create_cq`, and `MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD`.
-    pub cqe_size: CqeSize,
+    /// How large its entries are, and whether the device compresses them.
+    pub entries: CqEntries,
 }
 
 impl CqInit {
@@ -75,8 +75,7 @@ impl CqInit {
             cqe,
             comp_vector: 0,
             ignore_overrun: false,
-            compression: None,
-            cqe_size: CqeSize::Bytes64,
+            entries: CqEntries::PLAIN,
         }
     }
 }
@@ -132,11 +131,22 @@ fn ring_memory<'d, P: Platform>(
     } else {
         len.next_power_of_two().min(1 << 16)
     };
-    let layout =
-        Layout::from_size_align(len, align).map_err(|_| CqError::Memory(DmaError::OutOfMemory))?;
-    let memory = device.alloc_dma(layout).map_err(CqError::Memory)?;
+    let memory = memory(device, len, align)?;
     memory.fill(0, len, OpOwn::INIT.0);
     Ok(memory)
+}
+
+/// Allocates memory for a CQ.
+#[inline(never)]
+fn memory<'d, P: Platform>(
+    device: &'d Device<'d, P>,
+    len: usize,
+    align: usize,
+) -> Result<DmaBuffer<'d, P>, CqError> {
+    Layout::from_size_align(len, align)
+        .map_err(|_| DmaError::OutOfMemory)
+        .and_then(|layout| device.alloc_dma(layout))
+        .map_err(CqError::Memory)
 }
 
 /// The ring size for `cqe` completions, as libmlx5 rounds it.
@@ -480,8 +490,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// Changes the size: `ibv_resize_cq`. Completions that lie in it are kept, in order. CQs with compression or entries of 128
     /// bytes keep their size.
     pub fn resize(&mut self, cqe: u32) -> Result<(), CqError> {
-        let plain = self.init.compression.is_none() && self.init.cqe_size == CqeSize::Bytes64;
-        if !plain || !self.device.capabilities().hca.cq_resize() {
+        if self.init.entries.kind().is_some() || !self.device.capabilities().hca.cq_resize() {
             return Err(CqError::Unsupported);
         }
         let size = ring_size(self.device, cqe)?;

@@ -16,7 +16,7 @@ use bareverbs_firmware_cmds::cqe::mini::{MiniCqe, MiniFormat};
 use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, Syndrome, TailWord};
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
-use crate::memory::cqe_ring::{Cqe, CqeRing, SharedRing};
+use crate::memory::cqe_ring::{Cqe, CqeRing, Entries, SharedRing};
 use crate::memory::record::DoorbellRecord;
 use crate::memory::session_ring::{Session, SessionRing};
 use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
@@ -129,6 +129,7 @@ impl<'d> Ring<'d> {
     pub(crate) fn new(
         cq: u32,
         entries: CqeRing,
+        sessions: Option<SessionRing>,
         record: DoorbellRecord,
         qps: &'d [QpSlot],
         srqs: &'d [SrqSlot],
@@ -143,36 +144,30 @@ impl<'d> Ring<'d> {
             garbage: 0,
             cq,
             by_index: false,
-            sessions: None,
+            sessions,
         }
-    }
-
-    /// Takes completions from this ring from now on.
-    pub(crate) fn set_sessions(&mut self, ring: SessionRing) {
-        self.sessions = Some(ring);
     }
 
     /// Number of CQEs.
     pub(crate) fn size(&self) -> u32 {
-        match &self.sessions {
-            None => self.entries.size(),
-            Some(ring) => ring.size(),
-        }
+        self.all().size
     }
 
     /// Whether the next CQE is the host's.
     pub(crate) fn is_ready(&self) -> bool {
-        match &self.sessions {
-            None => self.entries.owned(self.ci()).is_some(),
-            Some(ring) => ring.is_there(ring.ci()),
-        }
+        self.all().is_there(self.ci())
     }
 
     /// The part of the ring that others than the owner may use.
     pub(crate) fn share(&self) -> SharedRing {
+        SharedRing::new(*self.all(), self.record)
+    }
+
+    /// Where the CQEs of any ring are.
+    fn all(&self) -> &Entries {
         match &self.sessions {
-            None => self.entries.share(self.record),
-            Some(ring) => ring.share(self.record),
+            None => self.entries.entries(),
+            Some(ring) => ring.entries(),
         }
     }
 
@@ -180,17 +175,17 @@ impl<'d> Ring<'d> {
     fn peek(&mut self) -> Option<(Cqe, TailWord)> {
         match &mut self.sessions {
             None => self.entries.peek(),
-            Some(ring) => ring.peek(),
+            Some(ring) => {
+                let ci = self.entries.ci();
+                ring.owned(ci, ci)
+            }
         }
     }
 
     fn advance(&mut self, next: Cqe) {
-        match &mut self.sessions {
+        match self.sessions {
             None => self.entries.advance(next),
-            Some(ring) => {
-                ring.advance();
-                self.entries.set_pass(ring.ci());
-            }
+            Some(_) => self.entries.set_pass(self.ci().wrapping_add(1)),
         }
     }
 
@@ -198,7 +193,7 @@ impl<'d> Ring<'d> {
     fn owned(&mut self, index: u32) -> Option<(Cqe, TailWord)> {
         match &mut self.sessions {
             None => self.entries.owned(index),
-            Some(ring) => ring.owned(index),
+            Some(ring) => ring.owned(self.entries.ci(), index),
         }
     }
 
@@ -209,7 +204,8 @@ impl<'d> Ring<'d> {
         let Some(ring) = &mut self.sessions else {
             return 0;
         };
-        let Some(session) = ring.begin() else {
+        let ci = self.entries.ci();
+        let Some(session) = ring.begin(ci) else {
             return 0;
         };
         let IndexWord(index) = session.title.word();
@@ -227,9 +223,10 @@ impl<'d> Ring<'d> {
         let Some(mut ids) = qp.complete_recvs(session.tail.wqe_counter(), session.count) else {
             return 0;
         };
-        ring.minis(&session, |mini| each(ids.next_id(), mini, &session));
-        ring.end(&session);
-        self.entries.set_pass(ring.ci());
+        ring.minis(ci, &session, |mini| {
+            each(ids.next_id(), mini, &session);
+        });
+        self.entries.set_pass(ring.end(ci, &session));
         session.count
     }
 

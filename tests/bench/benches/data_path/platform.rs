@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
 use bareverbs_core::ah::{AddressHandle, AhAttr};
-use bareverbs_core::cq::MiniFormat;
+use bareverbs_core::cq::{CqEntries, MiniFormat};
 use bareverbs_core::{
     Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp, QpAttr,
     QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, SendData,
@@ -311,7 +311,7 @@ impl<'d> Bench<'d> {
         let mut ud = pd.create_qp::<Ud>(&mut init).expect("QP");
         let zipped_cq = device
             .create_cq(CqInit {
-                compression: Some(MiniFormat::Checksum),
+                entries: CqEntries::compressed(MiniFormat::Checksum),
                 ..CqInit::new(BATCH as u32)
             })
             .expect("CQ");

@@ -1,6 +1,6 @@
 //! CQs that compress, and those with entries of 128 bytes: for the same traffic they have what a plain CQ has.
 
-use bareverbs_core::cq::{CqeSize, MiniFormat};
+use bareverbs_core::cq::{CqEntries, CqeSize, MiniFormat};
 use bareverbs_core::{
     Completion, Cq, CqError, CqInit, Inline, QpAttr, QpAttrMask, QpInitAttr, QpState, Rc,
     SendFlags, Wc, WcOpcode, WcStatus,
@@ -18,9 +18,8 @@ fn plans() -> impl Iterator<Item = CqInit> {
         .into_iter()
         .chain(MiniFormat::ALL.iter().map(|&format| Some(format)));
     formats.flat_map(move |compression| {
-        sizes.map(|cqe_size| CqInit {
-            compression,
-            cqe_size,
+        sizes.map(|size| CqInit {
+            entries: CqEntries::new(compression, size),
             ..PLAIN
         })
     })
@@ -132,7 +131,7 @@ fn traffic(seed: u64, init: CqInit) -> ([Vec<Wc>; 2], u64) {
     lab(|lab| {
         let mut dice = Dice(seed * 2 + 1);
         // How it is polled differs from CQ to CQ.
-        let mut ways = Dice(seed ^ 0xabcd_0000 | u64::from(init.compression.is_some()));
+        let mut ways = Dice(seed ^ 0xabcd_0000 | u64::from(init.entries.compression().is_some()));
         let [mut a, mut b] = pair(lab, init);
         let mut id = 0;
         for round in 0..30 {
@@ -223,7 +222,11 @@ fn the_same_traffic_completes_the_same() {
         for init in plans() {
             let (found, compressed) = traffic(seed, init);
             assert_eq!(found, expected, "seed {seed}, {init:?}");
-            assert_eq!(compressed > 50, init.compression.is_some(), "{init:?}");
+            assert_eq!(
+                compressed > 50,
+                init.entries.compression().is_some(),
+                "{init:?}"
+            );
         }
     }
 }
@@ -271,29 +274,28 @@ fn what_a_card_does_not_offer_is_refused_by_name() {
         (
             "cqe_compression",
             CqInit {
-                compression: format,
+                entries: CqEntries::new(format, CqeSize::Bytes64),
                 ..PLAIN
             },
         ),
         (
             "cqe_compression_128",
             CqInit {
-                compression: format,
-                cqe_size: CqeSize::Bytes128,
+                entries: CqEntries::new(format, CqeSize::Bytes128),
                 ..PLAIN
             },
         ),
         (
             "mini_cqe_resp_stride_index",
             CqInit {
-                compression: format,
+                entries: CqEntries::new(format, CqeSize::Bytes64),
                 ..PLAIN
             },
         ),
         (
             "cqe_128_always",
             CqInit {
-                cqe_size: CqeSize::Bytes128Padded,
+                entries: CqEntries::new(None, CqeSize::Bytes128Padded),
                 ..PLAIN
             },
         ),
