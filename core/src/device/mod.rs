@@ -38,6 +38,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::device::capabilities::Capabilities;
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::storage::{DeviceSlot, Storage};
+use crate::ethernet::steering::SteeringUse;
 pub use crate::firmware::command_queue::TailIn;
 use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
 use crate::firmware::control::{Context, Control};
@@ -115,8 +116,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) chosen_mac: Mutex<Option<Mac>>,
     /// Where the port's L2 table has that address (0 or 1), if there is such a table. Changes with it.
     pub(crate) l2_index: AtomicBool,
-    /// Whether the root of receive steering is taken.
-    pub(crate) steering_taken: AtomicBool,
+    /// Who has what is received.
+    pub(crate) steering: SteeringUse,
     /// Whether there is a GSI queue pair: the port has one QP1.
     pub(crate) gsi_taken: AtomicBool,
     /// The set of counters that queue pairs count in which go to INIT; 0 for none.
@@ -204,7 +205,7 @@ impl<'s, P: Platform> Device<'s, P> {
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),
             l2_index: AtomicBool::new(false),
-            steering_taken: AtomicBool::new(false),
+            steering: SteeringUse::NONE,
             gsi_taken: AtomicBool::new(false),
             counter_set: AtomicU8::new(0),
             embedded_cpu: false,

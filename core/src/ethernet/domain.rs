@@ -256,15 +256,14 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
     }
 
     /// Creates the function's flow table, which has one at a time: rules that say which frames come to which target.
-    /// Without rules, everything is dropped.
+    /// Without rules, everything is dropped, or comes to the [`EthernetQueue`](super::EthernetQueue) that there is already.
     ///
     /// `slots` is room for the rules, in equal parts for `priorities` priorities. There is room for half as many rules
     /// as slots at least, and for as many as slots if all rules of a priority look at the same fields: see
     /// [`FlowTable`].
     ///
     /// # Errors
-    /// [`EthernetError::Busy`] if there is a table or an [`EthernetQueue`](super::EthernetQueue), and the firmware's
-    /// refusals.
+    /// [`EthernetError::Busy`] if there is a table, or a queue in front of which none can be; and the firmware's refusals.
     pub fn create_flow_table<'s>(
         &self,
         slots: &'s mut [FlowSlot],

@@ -10,17 +10,17 @@ use core::ops::Range;
 
 use bareverbs_firmware_cmds::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFteIn, DestFormat, DestroyFlowGroupIn,
-    DestroyFlowTableIn, FlowCounterList, FteMatchSetLyr24, SetFlowTableRootIn, SetFteIn,
+    DestroyFlowTableIn, FlowCounterList, FteMatchSetLyr24, SetFteIn,
 };
 use bareverbs_firmware_cmds::numbers::Tirn;
-use bareverbs_firmware_cmds::values::{AllowedList, FlowDestination};
+use bareverbs_firmware_cmds::values::{AllowedList, FlowDestination, FlowTableMiss};
 
 use crate::device::{Device, TailIn};
 use crate::ethernet::counter::FlowCounter;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::flow::{self, FlowMatch};
 use crate::ethernet::limits::{Limits, MultiQueueLimits};
-use crate::ethernet::steering::{FORWARD, NIC_RX, OUTER_HEADERS, Root};
+use crate::ethernet::steering::{self, FORWARD, NIC_RX, OUTER_HEADERS, Root};
 use crate::ethernet::vport;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
@@ -214,6 +214,10 @@ impl From<CommandError> for FlowError {
 /// Rules that say which frames come to which target, at the root of what the function receives. Frames that no rule is
 /// for are dropped. RoCE never comes here. Taken down when dropped, before targets and counters.
 ///
+/// If an [`EthernetQueue`](super::EthernetQueue) has the root when the table is made, the table stands in front of it: the
+/// queue gets what no rule takes. The table has to go before the queue. It takes no part in which frames a virtual function
+/// gets: the queue says that.
+///
 /// Rules with the same mask at the same priority share groups, so that a frame costs the device few lookups. What the
 /// growth of groups leaves unused, and what a removed rule leaves free beside others of its group, is for rules with the
 /// same mask only.
@@ -226,6 +230,8 @@ pub struct FlowTable<'d, 's, P: Platform> {
     max_targets: usize,
     fields: [u8; 16],
     mac: Mac,
+    /// The queue's table, if that is no longer the root.
+    root_behind: Option<u32>,
     /// What was written to the port's context.
     addresses: bool,
     multicast: bool,
@@ -242,7 +248,12 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
         priorities: u8,
         mac: Mac,
     ) -> Result<Self, EthernetError> {
-        let root = Root::take(device)?;
+        // The queue's table, if a queue has the root.
+        let behind = device.steering.queue_table();
+        let root = match behind {
+            Some(_) => Root::take_front(device)?,
+            None => Root::take(device)?,
+        };
         let most = 1_u64 << limits.log_table;
         if slots.is_empty() || slots.len() as u64 > most {
             return Err(EthernetError::Size {
@@ -260,10 +271,13 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
         }
         slots.fill(FlowSlot::EMPTY);
         let mut command = CreateFlowTableIn::new();
-        command
-            .set_table_type(NIC_RX)
-            .flow_table_context_mut()
-            .set_log_size(slots.len().next_power_of_two().ilog2() as u8);
+        let context = command.set_table_type(NIC_RX).flow_table_context_mut();
+        context.set_log_size(slots.len().next_power_of_two().ilog2() as u8);
+        if let Some(behind) = behind {
+            context
+                .set_table_miss_action(FlowTableMiss::Forward.number())
+                .set_table_miss_id(behind);
+        }
         let table = device.execute(&command)?.table_id();
         // From here on, dropping undoes it.
         let mut this = Self {
@@ -274,15 +288,19 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
             max_targets: more.max_targets,
             fields: more.fields,
             mac,
+            root_behind: None,
             addresses: false,
             multicast: false,
             promiscuous: false,
             _root: root,
         };
         if limits.modify_root {
-            let mut command = SetFlowTableRootIn::new();
-            command.set_table_type(NIC_RX).set_table_id(table);
-            device.execute_no_output(&command)?;
+            steering::set_root(device, table)?;
+            this.root_behind = behind;
+        }
+        if behind.is_some() {
+            // The queue has told the port its addresses.
+            return Ok(this);
         }
         this.addresses = true;
         let mut own = |_| vport::number(mac);
@@ -539,7 +557,8 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
     }
 
     /// Tells the port which multicast addresses rules are for, in place of those told before. A virtual function gets
-    /// frames to these only; for others it makes no difference.
+    /// frames to these only; for others it makes no difference. Not for a table in front of a queue, whose addresses these
+    /// would replace.
     ///
     /// # Errors
     /// If the firmware refuses.
@@ -571,6 +590,9 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
                 first = result;
             }
         };
+        if let Some(behind) = self.root_behind {
+            keep_first(steering::set_root(self.device, behind));
+        }
         for index in 0..self.slots.len() {
             if self.slots[index].used {
                 keep_first(self.delete_entry(index));

@@ -41,6 +41,8 @@ pub(super) struct Limits {
     pub(super) log_table: u8,
     /// Whether the root of steering is set by command.
     pub(super) modify_root: bool,
+    /// The level of a queue's own table: the second one, if tables have levels.
+    pub(super) queue_level: u8,
     /// Multicast addresses that the port's list can hold.
     pub(super) groups: u32,
     /// The clock of completions: what `ts_format` of each queue has to say.
@@ -98,6 +100,7 @@ impl Limits {
             log_queue: caps.hca.log_max_wq_sz().min(MAX_LOG_QUEUE),
             log_table: receive.log_max_ft_size().min(31),
             modify_root: receive.modify_root(),
+            queue_level: receive.max_ft_level().min(1),
             groups: 1 << caps.hca.log_max_current_mc_list().min(12),
             send_clock: clock(caps.hca.sq_ts_format()),
             receive_clock: clock(caps.hca.rq_ts_format()),

@@ -4,11 +4,15 @@
 //! multicast addresses that were joined), all multicast addresses, everything. The latter two have one entry each, which is
 //! there only while it is wanted. What no entry takes is dropped.
 //!
+//! The table stands on the second level if the device has one, so that a [`FlowTable`](super::FlowTable) can be put in front of
+//! it.
+//!
 //! The addresses are written to the port's context as well: for a virtual function the embedded switch decides by it
 //! which frames get as far as the table.
 
 use core::alloc::Layout;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use bareverbs_firmware_cmds::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFteIn, DestFormat, DestroyFlowGroupIn,
@@ -40,22 +44,67 @@ const FIXED: u32 = 2;
 /// Entries behind those for addresses.
 const BEHIND: u32 = 2;
 
-/// The root of receive steering, which one queue has at a time; given back when dropped.
-pub(super) struct Root<'d, P: Platform>(&'d Device<'d, P>);
+/// Who has what the function receives: a device has one of these.
+pub(crate) struct SteeringUse {
+    /// Whether the root is taken, and whether there is a table in front of a queue's.
+    root: AtomicBool,
+    front: AtomicBool,
+    /// The table of the queue that has the root, plus 1; 0 without.
+    queue: AtomicU32,
+}
+
+impl SteeringUse {
+    pub(crate) const NONE: Self = Self {
+        root: AtomicBool::new(false),
+        front: AtomicBool::new(false),
+        queue: AtomicU32::new(0),
+    };
+
+    /// The table that one in front may lead to.
+    pub(super) fn queue_table(&self) -> Option<u32> {
+        self.queue.load(Acquire).checked_sub(1)
+    }
+}
+
+/// The root of receive steering, which one queue or table has at a time, or the place in front of a queue's table; given
+/// back when dropped.
+pub(super) struct Root<'d, P: Platform> {
+    pub(super) device: &'d Device<'d, P>,
+    taken: &'d AtomicBool,
+}
 
 impl<'d, P: Platform> Root<'d, P> {
     pub(super) fn take(device: &'d Device<'d, P>) -> Result<Self, EthernetError> {
-        if device.steering_taken.swap(true, Acquire) {
+        Self::take_one(device, &device.steering.root)
+    }
+
+    /// Takes the place in front of a queue's table.
+    pub(super) fn take_front(device: &'d Device<'d, P>) -> Result<Self, EthernetError> {
+        Self::take_one(device, &device.steering.front)
+    }
+
+    fn take_one(device: &'d Device<'d, P>, taken: &'d AtomicBool) -> Result<Self, EthernetError> {
+        if taken.swap(true, Acquire) {
             return Err(EthernetError::Busy);
         }
-        Ok(Self(device))
+        Ok(Self { device, taken })
     }
 }
 
 impl<P: Platform> Drop for Root<'_, P> {
     fn drop(&mut self) {
-        self.0.steering_taken.store(false, Release);
+        self.taken.store(false, Release);
     }
+}
+
+/// Makes a table the root.
+pub(super) fn set_root<P: Platform>(
+    device: &Device<'_, P>,
+    table: u32,
+) -> Result<(), CommandError> {
+    let mut command = SetFlowTableRootIn::new();
+    command.set_table_type(NIC_RX).set_table_id(table);
+    device.execute_no_output(&command)
 }
 
 /// The table with what is in it. Must go before the TIR.
@@ -93,7 +142,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         mac: Mac,
         max_groups: u32,
     ) -> Result<Self, EthernetError> {
-        let device = root.0;
+        let device = root.device;
         let available = (1_u32 << limits.log_table).saturating_sub(FIXED + BEHIND);
         let most = available.min(limits.groups);
         if max_groups > most {
@@ -111,6 +160,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         command
             .set_table_type(NIC_RX)
             .flow_table_context_mut()
+            .set_level(limits.queue_level)
             .set_log_size(entries.next_power_of_two().ilog2() as u8);
         let table = device.execute(&command)?.table_id();
         // From here on, dropping undoes it.
@@ -140,11 +190,12 @@ impl<'d, P: Platform> Steering<'d, P> {
         steering.set_entry(1, 0, BROADCAST)?;
         steering.broadcast = true;
         if limits.modify_root {
-            let mut command = SetFlowTableRootIn::new();
-            command.set_table_type(NIC_RX).set_table_id(table);
-            device.execute_no_output(&command)?;
+            set_root(device, table)?;
         }
         steering.write_addresses(AllowedList::CurrentUc, 1)?;
+        if limits.queue_level != 0 {
+            device.steering.queue.store(table + 1, Release);
+        }
         Ok(steering)
     }
 
@@ -332,6 +383,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         let Some(table) = self.table else {
             return Ok(());
         };
+        self.device.steering.queue.store(0, Release);
         let mut first = Ok(());
         let mut keep_first = |result: Result<(), CommandError>| {
             if first.is_ok() {

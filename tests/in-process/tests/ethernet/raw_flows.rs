@@ -2,14 +2,14 @@
 //! was counted, is computed by the test from its own reading of the manual page.
 
 use bareverbs_core::{
-    Access, CqInit, EthFilter, FlowAttr, FlowError, FlowRule, FlowSpec, FlowType, Ipv4Filter,
-    Ipv6Filter, PortFilter, QpInitAttr,
+    Access, CqInit, EthFilter, EthernetError, FlowAttr, FlowError, FlowRule, FlowSpec, FlowType,
+    Ipv4Filter, Ipv6Filter, PortFilter, QpInitAttr,
 };
 
 use crate::lab::{Lab, MS, lab};
 use crate::packets::{OTHER, Packet, TCP, UDP};
 use crate::raw::{SLOTS, domain};
-use crate::support::{INIT, Random, send};
+use crate::support::{BROADCAST, INIT, Random, padded, send, take};
 
 /// A frame's fields as a specification names them.
 struct Facts<'a> {
@@ -181,9 +181,10 @@ impl Known {
     }
 }
 
-fn come_and_go(lab: &Lab<'_>, seed: u64) {
+/// With or without a queue behind the rules, which gets what they leave of the frames to its address and to all.
+fn come_and_go(lab: &Lab<'_>, seed: u64, behind: bool) {
     const QPS: usize = 3;
-    println!("seed {seed:#x}");
+    println!("seed {seed:#x}, a queue behind: {behind}");
     let mut random = Random(seed);
     let mut peer = lab.queue(0, INIT);
     let from = lab.sides[0].mac;
@@ -207,8 +208,10 @@ fn come_and_go(lab: &Lab<'_>, seed: u64) {
         .collect();
     let counter = domain.alloc_flow_counter().unwrap();
     let mut slots = SLOTS;
+    let mut queue = behind.then(|| lab.queue(1, INIT));
     let mut flows = domain.create_flow_table(&mut slots, 5).unwrap();
     let mut known: Vec<Known> = Vec::new();
+    let mut left = 0;
     let (mut full, mut conflicts, mut came, mut dropped, mut counted) = (0, 0, 0, 0, 0);
     for step in 0..500 {
         if !known.is_empty() && random.below(5) < 2 {
@@ -285,6 +288,12 @@ fn come_and_go(lab: &Lab<'_>, seed: u64) {
             let best = fitting.clone().map(Known::order).min();
             let mut candidates = fitting.filter(|it| Some(it.order()) == best);
             counted += u64::from(best.is_some());
+            if let Some(queue) = &mut queue {
+                let is_left = best.is_none() && (to == mac || to == BROADCAST);
+                let wanted = is_left.then(|| padded(packet.frame(from)));
+                assert_eq!(take(queue), wanted, "step {step}: {packet:?}");
+                left += u32::from(is_left);
+            }
             match got[..] {
                 [] => {
                     dropped += 1;
@@ -301,10 +310,19 @@ fn come_and_go(lab: &Lab<'_>, seed: u64) {
             assert_eq!(counter.query().unwrap().packets, counted);
         }
     }
-    println!("{full} {conflicts} {came} {dropped}");
+    println!("{full} {conflicts} {came} {dropped} {left}");
     assert!(full > 0 && conflicts > 5 && came > 300 && dropped > 100);
     for gone in known {
         flows.remove(gone.rule).unwrap();
+    }
+    flows.destroy().unwrap();
+    if let Some(mut queue) = queue {
+        assert!(left > 50);
+        // It has everything again.
+        let packet = Packet::draw(&mut random, mac);
+        send(&mut peer, &packet.frame(from));
+        assert_eq!(lab.receive(&mut queue), padded(packet.frame(from)));
+        queue.destroy().unwrap();
     }
     assert_eq!(cq.garbage_completions(), 0);
     assert_eq!(OTHER, 47);
@@ -313,6 +331,33 @@ fn come_and_go(lab: &Lab<'_>, seed: u64) {
 #[test]
 fn flows_come_and_go() {
     for seed in [0xf20, 0xf21] {
-        lab(|lab| come_and_go(lab, seed));
+        lab(|lab| come_and_go(lab, seed, false));
     }
+}
+
+#[test]
+fn flows_in_front_of_a_queue() {
+    for seed in [0xf22, 0xf23] {
+        lab(|lab| come_and_go(lab, seed, true));
+    }
+}
+
+/// There is one table at most, and the root is free again after both.
+#[test]
+fn one_table_in_front_of_a_queue() {
+    lab(|lab| {
+        let domain = domain(lab, 1);
+        let (mut slots, mut others) = (SLOTS, SLOTS);
+        let queue = lab.queue(1, INIT);
+        let flows = domain.create_flow_table(&mut slots, 1).unwrap();
+        let second = domain.create_flow_table(&mut others, 1);
+        assert_eq!(second.expect_err("there is one"), EthernetError::Busy);
+        drop(flows);
+        drop(queue);
+        let flows = domain.create_flow_table(&mut slots, 1).unwrap();
+        let queue = lab.sides[1].pd.create_ethernet_queue(&INIT);
+        assert_eq!(queue.expect_err("the table"), EthernetError::Busy);
+        drop(flows);
+        drop(lab.queue(1, INIT));
+    });
 }
