@@ -14,7 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
-use crate::{cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, receive, srq, xrc};
+use crate::{cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, raw, receive, srq, xrc};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -48,6 +48,8 @@ impl ContextObject {
         verbs.reg_dm_mr = Some(dm::reg_dm_mr);
         verbs.alloc_null_mr = Some(mr::alloc_null_mr);
         verbs.modify_cq = Some(cq::modify_cq);
+        verbs.ibv_create_flow = Some(raw::create_flow);
+        verbs.ibv_destroy_flow = Some(raw::destroy_flow);
         verbs.sz = size_of::<verbs_context>();
         verbs.context = ibv_context {
             device: device.as_ptr(),

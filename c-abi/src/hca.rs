@@ -21,6 +21,7 @@ use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
 
 use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
+use crate::raw::Raw;
 use crate::registry::Registry;
 use crate::resolver::PortResolver;
 
@@ -61,6 +62,8 @@ pub(crate) struct Hca {
     pub(crate) clock: Clock,
     /// The objects of C.
     pub(crate) registry: Registry,
+    /// What raw packet QPs have in common.
+    pub(crate) raw: Raw,
     /// The connection manager; none after the end.
     manager: Mutex<Option<Cm>>,
     /// Turns of the progress thread.
@@ -92,6 +95,7 @@ impl Hca {
             _pd: pd,
             clock: Clock::default(),
             registry: Registry::default(),
+            raw: Raw::default(),
             manager: Mutex::new(Some(manager)),
             turns: Mutex::new(0),
             turned: Condvar::new(),
@@ -185,6 +189,8 @@ impl Hca {
     pub(crate) fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
         self.wake();
+        // Rules stand in front of the connection manager's queue.
+        self.raw.end();
         // A thread that was ended in a call still has the lock.
         let until = Instant::now() + Duration::from_millis(100);
         while Instant::now() < until {
@@ -252,7 +258,7 @@ fn keep<T: ?Sized>(memory: Box<T>) -> &'static mut T {
 }
 
 /// As many empty slots, for ever.
-fn slots<T>(count: usize, empty: impl Fn() -> T) -> &'static mut [T] {
+pub(crate) fn slots<T>(count: usize, empty: impl Fn() -> T) -> &'static mut [T] {
     keep(std::iter::repeat_with(empty).take(count).collect())
 }
 

@@ -60,6 +60,7 @@ mod post;
 mod progress;
 mod qp;
 mod query;
+mod raw;
 mod receive;
 mod registry;
 mod resolver;

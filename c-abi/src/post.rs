@@ -12,7 +12,7 @@ use bareverbs_node::verbs::qp::send::Batch;
 use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
 use bareverbs_node::verbs::{
     AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags,
-    SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend,
+    SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend, qp::RawPacket,
 };
 
 use crate::abi::numbers::*;
@@ -68,6 +68,8 @@ unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
         };
         let immediate = u32::from_be(wr.imm_data);
         Ok(match wr.opcode {
+            IBV_WR_SEND if T::PACKET => SendOp::Send,
+            _ if T::PACKET => return Err(Errno::EINVAL),
             IBV_WR_SEND if !T::CONNECTED => SendOp::SendTo(destination(wr)?),
             IBV_WR_SEND_WITH_IMM if !T::CONNECTED => SendOp::SendToImm(destination(wr)?, immediate),
             IBV_WR_SEND => SendOp::Send,
@@ -305,6 +307,63 @@ impl Sends for XrcSend {
     }
 }
 
+impl Sends for RawPacket {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<32>(data) {
+            return None;
+        }
+        match batch.send_packet(wr.wr_id, flags(wr), data) {
+            Err(PostError::HeadersNotInline { .. }) => None,
+            posted => Some(posted),
+        }
+    }
+
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted {
+        match (batch.push(request), request.data) {
+            // Some cards want the headers in the request. The program has them where its entries say, as the addresses of
+            // its regions are its own.
+            (Err(PostError::HeadersNotInline { needed }), SendData::Sges(list)) => {
+                // SAFETY: C's promise: what the entries name can be read.
+                let (headers, rest) = unsafe { take_headers(list, needed.into()) };
+                let rest = SendData::Sges(&rest);
+                batch.send_packet_with(wr.wr_id, request.flags, &headers, rest)
+            }
+            (posted, _) => posted,
+        }
+    }
+}
+
+/// Divides a frame: its first bytes, and entries for the rest.
+///
+/// # Safety
+/// What the entries name can be read.
+unsafe fn take_headers(list: &[Sge], needed: usize) -> (Vec<u8>, Vec<Sge>) {
+    let (mut headers, mut rest) = (Vec::with_capacity(needed), Vec::new());
+    for sge in list {
+        let length = sge.length.min((needed - headers.len()) as u32);
+        let start = Sge { length, ..*sge };
+        // SAFETY: the caller's promise.
+        headers.extend_from_slice(unsafe { bytes(&start) });
+        if length < sge.length {
+            rest.push(Sge::new(
+                sge.addr + u64::from(length),
+                sge.length - length,
+                sge.lkey,
+            ));
+        }
+    }
+    (headers, rest)
+}
+
 /// Posts a request with one entry, straight from C's structure, if it is one of the usual kinds.
 ///
 /// # Safety
@@ -314,7 +373,7 @@ unsafe fn push_one<T: Sends>(
     batch: &mut Batch<'_, 'static, P, T>,
     wr: &ibv_send_wr,
 ) -> Option<Posted> {
-    if wr.num_sge != 1 || wr.send_flags & IBV_SEND_IP_CSUM != 0 {
+    if wr.num_sge != 1 || wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
         return None;
     }
     // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
@@ -349,7 +408,7 @@ unsafe fn with_data<T: QpType>(
     wr: &ibv_send_wr,
     post: impl FnOnce(&SendWr<'_>) -> Posted,
 ) -> Result<()> {
-    if wr.send_flags & IBV_SEND_IP_CSUM != 0 {
+    if wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's promise.
@@ -405,6 +464,7 @@ pub(crate) fn of_type(qp_type: c_int) -> PostSend {
         IBV_QPT_UC => send::<Uc>,
         IBV_QPT_UD => send::<Ud>,
         IBV_QPT_XRC_SEND => send::<XrcSend>,
+        IBV_QPT_RAW_PACKET => send::<RawPacket>,
         _ => no_send,
     }
 }
@@ -595,5 +655,39 @@ pub(crate) unsafe extern "C" fn post_send(
     unsafe {
         let post_send = (*qp.cast::<QpObject>()).post_send;
         post_send(qp, wr, bad_wr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bareverbs_node::verbs::LKey;
+
+    #[test]
+    fn headers_of_a_frame_in_pieces() {
+        let frame: Vec<u8> = (0..60).collect();
+        let key = LKey(7);
+        for cuts in [[0, 60], [3, 40], [14, 14], [18, 60], [20, 20]] {
+            let pieces = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..60];
+            let list = pieces.map(|piece| {
+                let bytes = &frame[piece];
+                Sge::new(
+                    bytes.as_ptr().expose_provenance() as u64,
+                    bytes.len() as u32,
+                    key,
+                )
+            });
+            for needed in [0, 14, 18, 60, 138] {
+                // SAFETY: the entries name parts of the frame.
+                let (headers, rest) = unsafe { take_headers(&list, needed) };
+                assert_eq!(headers, frame[..needed.min(60)], "{cuts:?}");
+                // SAFETY: the same.
+                let rest = rest.iter().flat_map(|sge| unsafe { bytes(sge) });
+                assert_eq!(
+                    Vec::from_iter(rest),
+                    Vec::from_iter(&frame[needed.min(60)..])
+                );
+            }
+        }
     }
 }

@@ -29,6 +29,7 @@ use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{Hca, P};
 use crate::pd::{PdObject, pd};
 use crate::post::{self, PostSend};
+use crate::raw::RawQp;
 use crate::registry::take_out;
 use crate::srq::srq;
 use crate::wr::{self, Opened};
@@ -41,6 +42,7 @@ pub(crate) enum AnyQp {
     Ud(Qp<'static, P, Ud>),
     XrcSend(Qp<'static, P, XrcSend>),
     XrcRecv(Qp<'static, P, XrcRecv>),
+    Raw(RawQp),
 }
 
 /// Does the same with a QP of any type.
@@ -52,6 +54,7 @@ macro_rules! any {
             AnyQp::Ud($inner) => $call,
             AnyQp::XrcSend($inner) => $call,
             AnyQp::XrcRecv($inner) => $call,
+            AnyQp::Raw(RawQp { qp: $inner, .. }) => $call,
         }
     };
 }
@@ -93,6 +96,10 @@ impl AnyQp {
                 (Some(NonNull::from(send).cast()), recv.into())
             }
             Self::XrcRecv(qp) => (None, qp.recv_queue().into()),
+            Self::Raw(RawQp { qp, .. }) => {
+                let (send, recv) = qp.split();
+                (Some(NonNull::from(send).cast()), recv.into())
+            }
         }
     }
 }
@@ -148,7 +155,7 @@ impl QpObject {
             cap.max_inline_data = cap.max_inline_data.max(MwBind::SPACE);
         }
         // SAFETY: the caller's promise.
-        let qp = unsafe { any_qp(recipe.pd, recipe.xrcd, attr, &mut cap) }?;
+        let qp = unsafe { any_qp(hca, recipe.pd, recipe.xrcd, attr, &mut cap) }?;
         attr.cap = to_cap(&cap);
         // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
         let mut ex: ibv_qp_ex = unsafe { zeroed() };
@@ -246,22 +253,25 @@ impl QpObject {
         // SAFETY: with all three locks held there is no other reference to the QP or into it.
         let qp = unsafe { &mut *self.qp.get() };
         let taken = qp.take().ok_or(Errno::EINVAL)?;
-        let destroyed = match taken {
+        let destroyed: std::result::Result<(), (AnyQp, Errno)> = match taken {
+            AnyQp::Raw(raw) => raw
+                .destroy()
+                .map_err(|kept| (AnyQp::Raw(kept), Errno::EBUSY)),
             AnyQp::Rc(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Rc(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::Rc(kept), error.into())),
             AnyQp::Uc(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Uc(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::Uc(kept), error.into())),
             AnyQp::Ud(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Ud(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::Ud(kept), error.into())),
             AnyQp::XrcSend(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error.into())),
             AnyQp::XrcRecv(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcRecv(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::XrcRecv(kept), error.into())),
         };
         match destroyed {
             Ok(()) => {
@@ -273,7 +283,7 @@ impl QpObject {
                 let (send_queue, recv_queue) = kept.split();
                 *send = send_queue;
                 *recv = Some(recv_queue);
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -284,6 +294,7 @@ impl QpObject {
 /// # Safety
 /// All pointers are NULL or objects that were created here.
 unsafe fn any_qp(
+    hca: &'static Hca,
     pd: *mut ibv_pd,
     xrcd: *mut crate::abi::objects::ibv_xrcd,
     attr: &ibv_qp_init_attr,
@@ -317,6 +328,18 @@ unsafe fn any_qp(
         IBV_QPT_UC => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::Uc),
         IBV_QPT_UD => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::Ud),
         IBV_QPT_XRC_SEND => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::XrcSend),
+        IBV_QPT_RAW_PACKET => {
+            let mut init = QpInitHandles {
+                send_cq,
+                recv_cq,
+                srq,
+                cap: *cap,
+                sq_sig_all,
+            };
+            let qp = RawQp::create(pd, &hca.raw, &mut init)?;
+            *cap = init.cap;
+            Ok(AnyQp::Raw(qp))
+        }
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

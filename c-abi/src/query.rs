@@ -66,6 +66,9 @@ fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
         // Each is a key, as a region is.
         attr.max_mw = int(caps.max_mr());
     }
+    if port.link_layer == LinkLayer::Ethernet && caps.hca.nic_flow_table() {
+        flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
+    }
     attr.node_guid = port.node_guid.to_be();
     attr.sys_image_guid = port.system_image_guid.to_be();
     attr.max_mr_size = caps.max_mr_size();

@@ -14,7 +14,7 @@ use std::slice;
 
 use bareverbs_node::verbs::{
     Destination, LKey, MwBind, OpenBatch, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp,
-    SendQueue, Sge, Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer,
+    SendQueue, Sge, Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer, qp::RawPacket,
 };
 
 use crate::abi::numbers::*;
@@ -35,6 +35,7 @@ pub(crate) union Opened {
     uc: ManuallyDrop<Option<Open<Uc>>>,
     ud: ManuallyDrop<Option<Open<Ud>>>,
     xrc: ManuallyDrop<Option<Open<XrcSend>>>,
+    raw: ManuallyDrop<Option<Open<RawPacket>>>,
 }
 
 /// None, of a QP of this type.
@@ -48,6 +49,9 @@ pub(crate) fn none(qp_type: c_int) -> Opened {
         },
         IBV_QPT_XRC_SEND => Opened {
             xrc: ManuallyDrop::new(None),
+        },
+        IBV_QPT_RAW_PACKET => Opened {
+            raw: ManuallyDrop::new(None),
         },
         _ => Opened {
             rc: ManuallyDrop::new(None),
@@ -70,6 +74,7 @@ pub(crate) fn has_operations(qp_type: c_int, operations: u64) -> bool {
         IBV_QPT_UC => UNRELIABLE,
         IBV_QPT_RC => RELIABLE | WINDOWS,
         IBV_QPT_XRC_SEND => RELIABLE,
+        IBV_QPT_RAW_PACKET => 1 << IBV_WR_SEND,
         _ => 0,
     };
     operations & !possible == 0
@@ -228,6 +233,22 @@ impl Opens for XrcSend {
     }
 }
 
+impl Opens for RawPacket {
+    #[inline(always)]
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
+        // SAFETY: the caller's promise: a QP of this type has this field.
+        unsafe { &mut opened.raw }
+    }
+
+    #[inline(always)]
+    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
+        match op {
+            SendOp::Send => open.send_packet(wr_id, flags),
+            _ => open.fail(PostError::Unsupported),
+        }
+    }
+}
+
 /// Sets the functions of a QP that is created for `ibv_wr_*`.
 pub(crate) fn offer(ex: &mut ibv_qp_ex) {
     match ex.qp_base.qp_type {
@@ -235,6 +256,7 @@ pub(crate) fn offer(ex: &mut ibv_qp_ex) {
         IBV_QPT_UC => offer_to::<Uc>(ex),
         IBV_QPT_UD => offer_to::<Ud>(ex),
         IBV_QPT_XRC_SEND => offer_to::<XrcSend>(ex),
+        IBV_QPT_RAW_PACKET => offer_to::<RawPacket>(ex),
         _ => {}
     }
 }
@@ -320,7 +342,7 @@ unsafe fn begin<T: Opens>(qp: *mut ibv_qp_ex, op: SendOp<'static>) {
             not_started();
             return;
         };
-        if flags & IBV_SEND_IP_CSUM != 0 {
+        if flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
             return open.fail(PostError::Unsupported);
         }
         T::begin(open, wr_id, SendFlags::from_bits_truncate(flags), op);
@@ -641,6 +663,8 @@ mod tests {
             (IBV_QPT_UD, write, false),
             (IBV_QPT_RC, 1 << IBV_WR_BIND_MW, true),
             (IBV_QPT_UC, 1 << IBV_WR_LOCAL_INV, false),
+            (IBV_QPT_RAW_PACKET, send, true),
+            (IBV_QPT_RAW_PACKET, send | write, false),
             (IBV_QPT_RC, 1 << 10, false),
         ] {
             let found = has_operations(qp_type, operations);

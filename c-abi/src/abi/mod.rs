@@ -11,6 +11,7 @@
 )]
 
 pub mod cma;
+pub mod flow;
 pub mod numbers;
 pub mod objects;
 pub mod ops;
@@ -45,6 +46,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
         ops::LAYOUTS,
         requests::LAYOUTS,
         cma::LAYOUTS,
+        flow::LAYOUTS,
     ]
     .into_iter()
     .flatten()

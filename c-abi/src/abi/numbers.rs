@@ -29,6 +29,7 @@ pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
 pub const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
 pub const IBV_DEVICE_XRC: c_uint = 1 << 20;
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
+pub const IBV_DEVICE_MANAGED_FLOW_STEERING: c_uint = 1 << 29;
 
 pub const IBV_MW_TYPE_1: c_int = 1;
 pub const IBV_MW_TYPE_2: c_int = 2;
@@ -46,6 +47,7 @@ pub const IBV_GID_TYPE_SYSFS_ROCE_V2: c_uint = 1;
 pub const IBV_QPT_RC: c_int = 2;
 pub const IBV_QPT_UC: c_int = 3;
 pub const IBV_QPT_UD: c_int = 4;
+pub const IBV_QPT_RAW_PACKET: c_int = 8;
 pub const IBV_QPT_XRC_SEND: c_int = 9;
 pub const IBV_QPT_XRC_RECV: c_int = 10;
 
@@ -87,6 +89,19 @@ pub const IBV_WR_SEND_WITH_INV: c_int = 9;
 
 pub const IBV_SEND_INLINE: c_uint = 1 << 3;
 pub const IBV_SEND_IP_CSUM: c_uint = 1 << 4;
+
+pub const IBV_FLOW_ATTR_NORMAL: c_int = 0;
+pub const IBV_FLOW_ATTR_ALL_DEFAULT: c_int = 1;
+pub const IBV_FLOW_ATTR_MC_DEFAULT: c_int = 2;
+pub const IBV_FLOW_ATTR_SNIFFER: c_int = 3;
+pub const IBV_FLOW_SPEC_ETH: c_int = 0x20;
+pub const IBV_FLOW_SPEC_IPV4: c_int = 0x30;
+pub const IBV_FLOW_SPEC_IPV6: c_int = 0x31;
+pub const IBV_FLOW_SPEC_IPV4_EXT: c_int = 0x32;
+pub const IBV_FLOW_SPEC_TCP: c_int = 0x40;
+pub const IBV_FLOW_SPEC_UDP: c_int = 0x41;
+pub const IBV_FLOW_SPEC_ACTION_TAG: c_int = 0x1000;
+pub const IBV_FLOW_SPEC_ACTION_DROP: c_int = 0x1001;
 
 pub const IBV_WC_SEND: c_int = 0;
 pub const IBV_WC_RDMA_WRITE: c_int = 1;

@@ -93,7 +93,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 
 impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     /// Each request says by a call of its own where it goes.
-    const HAS_TARGET: bool = !T::CONNECTED || T::XRC;
+    const HAS_TARGET: bool = !T::CONNECTED && !T::PACKET || T::XRC;
 
     /// Begins a work request: a WQE of `FIXED` bytes, those behind the control segment by `fixed`.
     #[inline(always)]

@@ -10,6 +10,7 @@ use bareverbs_firmware_cmds::wqe::{
 
 use crate::platform::Platform;
 use crate::verbs::qp::kind::{QpType, RawPacket};
+use crate::verbs::qp::open::OpenBatch;
 use crate::verbs::qp::payload::Payload;
 use crate::verbs::qp::send::Batch;
 use crate::verbs::qp::wr::{PostError, SendData, SendFlags, given};
@@ -81,6 +82,25 @@ impl<P: Platform> Batch<'_, '_, P, RawPacket> {
         data: SendData<'_>,
     ) -> Result<(), PostError> {
         self.long_packet(wr_id, flags, headers, data)
+    }
+}
+
+impl<P: Platform> OpenBatch<'_, '_, P, RawPacket> {
+    /// Sends a frame, as [`Batch::send_packet`]: `ibv_wr_send`. Not for cards that require headers inline
+    /// ([`PostError::HeadersNotInline`]).
+    #[inline(always)]
+    pub fn send_packet(&mut self, wr_id: u64, flags: SendFlags) {
+        let packets = &self.queue.packets;
+        if packets.min_inline != 0 {
+            let needed = packets.min_inline;
+            return self.fail(PostError::HeadersNotInline { needed });
+        }
+        if flags.contains(SendFlags::IP_CSUM) && !packets.checksums {
+            return self.fail(PostError::NoChecksums);
+        }
+        self.begin::<DATA_AT, _>(wr_id, Opcode::Send, 0, flags, move |wqe| {
+            wqe.put::<SEGMENT_UNIT, _, _>(offload(flags), EthernetInlineWord(0));
+        });
     }
 }
 

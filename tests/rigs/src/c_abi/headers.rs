@@ -20,6 +20,14 @@ const UNIONS: &[&str] = &["ibv_gid"];
 const RENAMED: &[(&str, &str, &str)] = &[
     ("verbs_context", "_priv", "priv"),
     ("ibv_mw", "mw_type", "type"),
+    ("ibv_flow_attr", "flow_type", "type"),
+    ("ibv_flow_spec_eth", "spec_type", "type"),
+    ("ibv_flow_spec_ipv4", "spec_type", "type"),
+    ("ibv_flow_spec_ipv4_ext", "spec_type", "type"),
+    ("ibv_flow_spec_ipv6", "spec_type", "type"),
+    ("ibv_flow_spec_tcp_udp", "spec_type", "type"),
+    ("ibv_flow_spec_action_tag", "spec_type", "type"),
+    ("ibv_flow_spec_action_drop", "spec_type", "type"),
 ];
 
 /// Constants that no installed header has: of the file system's strings, of several flags together, or of rdma-core's

@@ -285,6 +285,7 @@ impl Place<'_> {
                     printed.contains("rdma_listen") || printed.contains("listening on")
                 }
                 Ready::Joined => server.printed().contains("rdma_join_multicast"),
+                Ready::Steered => server.printed().contains("ibv_create_flow: "),
                 Ready::Tcp => listens(port)?,
             };
             if is_ready {

@@ -27,6 +27,8 @@ pub(super) enum Ready {
     RListens,
     /// The library says that the server is in a multicast group.
     Joined,
+    /// The library says that there is a rule for the server's frames.
+    Steered,
     /// The server listens at the TCP port over which the programs exchange their addresses.
     Tcp,
 }

@@ -4,6 +4,7 @@ mod cm;
 mod infiniband;
 mod mixed;
 mod perftest;
+mod raw;
 mod rsockets;
 mod sockets;
 mod verbs;
@@ -19,6 +20,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Scenario> {
         rsockets::ALL,
         sockets::ALL,
         perftest::ALL,
+        raw::ALL,
         infiniband::ALL,
     ]
     .into_iter()

@@ -1,0 +1,350 @@
+//! Raw packet QPs, and the rules that say which frames come to them: `ibv_create_flow`.
+//!
+//! What they need of a port is made when the first of them is: a transport domain, and a table of rules in front of the
+//! connection manager's queue, which gets the frames that no rule takes.
+
+// UNSAFETY: reads structures of C, hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock};
+
+use bareverbs_node::verbs::{
+    Device, EthFilter, EthernetDomain, EthernetError, FlowAttr, FlowError, FlowFlags, FlowRule,
+    FlowSlot, FlowSpec, FlowTable, FlowType, Ipv4Filter, Ipv6Filter, PortFilter, QpInitHandles,
+    RawPacketError, RawPacketQp, Tirn,
+};
+
+use crate::abi::flow::*;
+use crate::abi::numbers::*;
+use crate::abi::objects::ibv_qp;
+use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
+use crate::hca::{P, slots};
+use crate::pd::PdObject;
+use crate::qp::{AnyQp, QpObject, qp};
+use crate::query::PORT;
+
+/// Priorities of rules: sixteen, as with Linux's driver, and two for the default types.
+const PRIORITIES: u8 = 16 + 2;
+/// Room for rules at each of them, of which half can be used whatever they look at.
+const AT_EACH: usize = 1024;
+
+type Rules = FlowTable<'static, 'static, P>;
+
+/// What the raw packet QPs of a device have in common.
+#[derive(Default)]
+pub(crate) struct Raw {
+    domain: OnceLock<EthernetDomain<'static, P>>,
+    rules: Mutex<Option<Rules>>,
+}
+
+impl Raw {
+    fn domain(&self, device: &'static Device<'static, P>) -> Result<&EthernetDomain<'static, P>> {
+        if let Some(domain) = self.domain.get() {
+            return Ok(domain);
+        }
+        let made = device.alloc_ethernet_domain()?;
+        // Another thread may have been quicker; then this one goes.
+        Ok(self.domain.get_or_init(|| made))
+    }
+
+    fn add(&self, object: &QpObject, target: Tirn, attr: &FlowAttr<'_>) -> Result<FlowRule> {
+        let domain = self.domain(object.hca.device)?;
+        let mut rules = lock(&self.rules);
+        let rules = match &mut *rules {
+            Some(rules) => rules,
+            none => {
+                let room = slots(usize::from(PRIORITIES) * AT_EACH, || FlowSlot::EMPTY);
+                none.insert(domain.create_flow_table(room, PRIORITIES)?)
+            }
+        };
+        Ok(rules.create_flow(target, attr)?)
+    }
+
+    /// The process ends: takes all rules away, unless a thread was ended in a call for them.
+    pub(crate) fn end(&self) {
+        if let Ok(mut rules) = self.rules.try_lock() {
+            drop(rules.take());
+        }
+    }
+
+    fn remove(&self, rule: FlowRule) -> Result<()> {
+        match &mut *lock(&self.rules) {
+            Some(rules) => Ok(rules.remove(rule)?),
+            None => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl From<EthernetError> for Errno {
+    fn from(error: EthernetError) -> Self {
+        log::debug!("{error}");
+        match error {
+            EthernetError::NotEthernet | EthernetError::Unsupported { .. } => Self::EOPNOTSUPP,
+            EthernetError::Busy => Self::EBUSY,
+            EthernetError::Memory(_) => Self::ENOMEM,
+            EthernetError::Command(error) => error.into(),
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<RawPacketError> for Errno {
+    fn from(error: RawPacketError) -> Self {
+        match error {
+            RawPacketError::Create(error) => error.into(),
+            RawPacketError::Ethernet(error) => error.into(),
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+impl From<FlowError> for Errno {
+    fn from(error: FlowError) -> Self {
+        log::debug!("{error}");
+        match error {
+            FlowError::Unsupported { .. } | FlowError::Field { .. } => Self::EOPNOTSUPP,
+            FlowError::Full => Self::ENOMEM,
+            FlowError::Command(error) => error.into(),
+            _ => Self::EINVAL,
+        }
+    }
+}
+
+/// A raw packet QP.
+pub(crate) struct RawQp {
+    pub(crate) qp: RawPacketQp<'static, P>,
+    /// Rules that send frames to it.
+    rules: u32,
+}
+
+impl RawQp {
+    pub(crate) fn create(
+        pd: &PdObject,
+        raw: &Raw,
+        init: &mut QpInitHandles<'static, P>,
+    ) -> Result<Self> {
+        let domain = raw.domain(pd.pd.device())?;
+        let qp = domain.create_raw_packet_qp_by_handles(&pd.pd, init)?;
+        Ok(Self { qp, rules: 0 })
+    }
+
+    /// Destroys it, unless rules name it. What the firmware does not give up stays with the device.
+    pub(crate) fn destroy(self) -> std::result::Result<(), Self> {
+        if self.rules != 0 {
+            return Err(self);
+        }
+        if let Err(error) = self.qp.destroy() {
+            log::error!("a raw packet QP: {error}");
+        }
+        Ok(())
+    }
+}
+
+/// A rule.
+#[repr(C)]
+struct FlowObject {
+    c: ibv_flow,
+    qp: *const QpObject,
+    rule: FlowRule,
+}
+
+/// A structure of C behind a pointer, if it has the size that it says.
+///
+/// # Safety
+/// `size` bytes can be read there.
+unsafe fn read<T: Copy>(at: *const u8, size: u16) -> Result<T> {
+    if usize::from(size) != size_of::<T>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise; the structures have numbers only.
+    Ok(unsafe { at.cast::<T>().read_unaligned() })
+}
+
+fn eth(from: &ibv_flow_eth_filter) -> EthFilter {
+    EthFilter {
+        dst_mac: from.dst_mac,
+        src_mac: from.src_mac,
+        ether_type: u16::from_be(from.ether_type),
+        vlan_tag: u16::from_be(from.vlan_tag),
+    }
+}
+
+/// Addresses lie in memory as the network has them.
+fn ipv4(from: &ibv_flow_ipv4_filter) -> Ipv4Filter {
+    Ipv4Filter {
+        src_ip: from.src_ip.to_ne_bytes(),
+        dst_ip: from.dst_ip.to_ne_bytes(),
+        ..Ipv4Filter::default()
+    }
+}
+
+fn ipv4_ext(from: &ibv_flow_ipv4_ext_filter) -> Ipv4Filter {
+    Ipv4Filter {
+        src_ip: from.src_ip.to_ne_bytes(),
+        dst_ip: from.dst_ip.to_ne_bytes(),
+        proto: from.proto,
+        tos: from.tos,
+        ttl: from.ttl,
+        flags: from.flags,
+    }
+}
+
+fn ipv6(from: &ibv_flow_ipv6_filter) -> Ipv6Filter {
+    Ipv6Filter {
+        src_ip: from.src_ip,
+        dst_ip: from.dst_ip,
+        flow_label: u32::from_be(from.flow_label),
+        next_hdr: from.next_hdr,
+        traffic_class: from.traffic_class,
+        hop_limit: from.hop_limit,
+    }
+}
+
+fn ports(from: &ibv_flow_tcp_udp_filter) -> PortFilter {
+    PortFilter {
+        dst_port: u16::from_be(from.dst_port),
+        src_port: u16::from_be(from.src_port),
+    }
+}
+
+/// A specification, and how many bytes it has.
+///
+/// # Safety
+/// There is one of the headers.
+unsafe fn spec(at: *const u8) -> Result<(FlowSpec, usize)> {
+    // SAFETY: the caller's promise: type and size are the first fields of each, as of this one.
+    let head = unsafe { at.cast::<ibv_flow_spec_action_drop>().read_unaligned() };
+    let size = head.size;
+    // SAFETY: the caller's promise: it has the size that it says.
+    let spec = unsafe {
+        match head.spec_type {
+            IBV_FLOW_SPEC_ETH => {
+                let c: ibv_flow_spec_eth = read(at, size)?;
+                let (value, mask) = (eth(&c.val), eth(&c.mask));
+                FlowSpec::Eth { value, mask }
+            }
+            IBV_FLOW_SPEC_IPV4 => {
+                let c: ibv_flow_spec_ipv4 = read(at, size)?;
+                let (value, mask) = (ipv4(&c.val), ipv4(&c.mask));
+                FlowSpec::Ipv4 { value, mask }
+            }
+            IBV_FLOW_SPEC_IPV4_EXT => {
+                let c: ibv_flow_spec_ipv4_ext = read(at, size)?;
+                let (value, mask) = (ipv4_ext(&c.val), ipv4_ext(&c.mask));
+                FlowSpec::Ipv4 { value, mask }
+            }
+            IBV_FLOW_SPEC_IPV6 => {
+                let c: ibv_flow_spec_ipv6 = read(at, size)?;
+                let (value, mask) = (ipv6(&c.val), ipv6(&c.mask));
+                FlowSpec::Ipv6 { value, mask }
+            }
+            IBV_FLOW_SPEC_TCP | IBV_FLOW_SPEC_UDP => {
+                let c: ibv_flow_spec_tcp_udp = read(at, size)?;
+                let (value, mask) = (ports(&c.val), ports(&c.mask));
+                match head.spec_type {
+                    IBV_FLOW_SPEC_TCP => FlowSpec::Tcp { value, mask },
+                    _ => FlowSpec::Udp { value, mask },
+                }
+            }
+            IBV_FLOW_SPEC_ACTION_TAG => {
+                FlowSpec::ActionTag(read::<ibv_flow_spec_action_tag>(at, size)?.tag_id)
+            }
+            IBV_FLOW_SPEC_ACTION_DROP => {
+                read::<ibv_flow_spec_action_drop>(at, size)?;
+                FlowSpec::ActionDrop
+            }
+            // Headers inside tunnels, tunnels, counters, and other actions.
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+    };
+    Ok((spec, size.into()))
+}
+
+/// `ibv_create_flow`, from the table of functions.
+///
+/// # Safety
+/// The QP was created here; the rule has as many specifications of the headers behind it as it says.
+pub(crate) unsafe extern "C" fn create_flow(
+    of: *mut ibv_qp,
+    attr: *mut ibv_flow_attr,
+) -> *mut ibv_flow {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let (object, c) = unsafe { (qp(of)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
+        let kind = match c.flow_type {
+            IBV_FLOW_ATTR_NORMAL => FlowType::Normal,
+            IBV_FLOW_ATTR_ALL_DEFAULT => FlowType::AllDefault,
+            IBV_FLOW_ATTR_MC_DEFAULT => FlowType::McDefault,
+            IBV_FLOW_ATTR_SNIFFER => FlowType::Sniffer,
+            _ => return Err(Errno::EINVAL),
+        };
+        if c.comp_mask != 0 || c.port != PORT {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the specifications begin behind the rule, and the caller promises that they are there.
+        let mut at = unsafe { attr.add(1) }.cast_const().cast::<u8>();
+        let mut specs = Vec::with_capacity(c.num_of_specs.into());
+        for _ in 0..c.num_of_specs {
+            // SAFETY: the same; each is as long as it says.
+            let (spec, size) = unsafe { self::spec(at) }?;
+            specs.push(spec);
+            at = at.wrapping_byte_add(size);
+        }
+        let attr = FlowAttr {
+            kind,
+            priority: c.priority,
+            specs: &specs,
+            flags: FlowFlags::from_bits(c.flags).ok_or(Errno::EINVAL)?,
+        };
+        log::debug!("ibv_create_flow: {attr:?}");
+        let rule = object.with(|qp| {
+            let AnyQp::Raw(raw) = qp else {
+                return Err(Errno::EINVAL);
+            };
+            let rule = object.hca.raw.add(object, raw.qp.target()?, &attr)?;
+            raw.rules += 1;
+            Ok(rule)
+        })?;
+        log::info!(
+            "ibv_create_flow: {:?} for {}",
+            attr.kind,
+            object.ex.qp_base.qp_num
+        );
+        let flow = FlowObject {
+            c: ibv_flow {
+                comp_mask: 0,
+                context: object.ex.qp_base.context,
+                handle: 0,
+            },
+            qp: object,
+            rule,
+        };
+        Ok(Box::into_raw(Box::new(flow)).cast())
+    })
+}
+
+/// `ibv_destroy_flow`, from the table of functions.
+///
+/// # Safety
+/// It was created here, its QP is there, and it is not used again.
+pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
+    as_errno(|| {
+        if flow.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it is a `FlowObject` in a box, and its QP cannot be destroyed before.
+        let (flow, object) = unsafe {
+            let flow = Box::from_raw(flow.cast::<FlowObject>());
+            let object = &*flow.qp;
+            (flow, object)
+        };
+        object.with(|qp| {
+            object.hca.raw.remove(flow.rule)?;
+            if let AnyQp::Raw(raw) = qp {
+                raw.rules -= 1;
+            }
+            Ok(())
+        })
+    })
+}
