@@ -3,6 +3,30 @@
 use bareverbs_command_line::{PORTS, is_port, within};
 use bareverbs_examples::ends::{Ends, ends};
 use bpaf::Bpaf;
+use std::str::FromStr;
+
+/// Where messages lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryKind {
+    Region,
+    Window,
+    Indirect,
+    Device,
+}
+
+impl FromStr for MemoryKind {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "region" => Ok(Self::Region),
+            "window" => Ok(Self::Window),
+            "indirect" => Ok(Self::Indirect),
+            "device" => Ok(Self::Device),
+            _ => Err("it is region, window, indirect or device"),
+        }
+    }
+}
 
 /// RDMA ping-pong: the server reads what the client advertises, then writes it back.
 ///
@@ -15,7 +39,12 @@ use bpaf::Bpaf;
     guard(|it| !it.persistent || it.ends.server, "-P needs -s"),
     guard(|it| !it.persistent || it.times.is_none(), "-P and --times cannot be used together"),
     guard(|it| it.reject.is_none() || it.ends.server, "--reject needs -s"),
-    guard(|it| it.private_data.is_none() || it.ends.client, "--private-data needs -c")
+    guard(|it| it.private_data.is_none() || it.ends.client, "--private-data needs -c"),
+    guard(
+        |it| it.memory != MemoryKind::Window || !it.ends.server,
+        "--memory window cannot be used with -s: the client reads and writes nothing of a server's, and a window has no \
+         key for this end"
+    )
 )]
 pub(crate) struct Options {
     #[bpaf(external)]
@@ -54,6 +83,11 @@ pub(crate) struct Options {
         display_fallback
     )]
     pub(crate) size: u32,
+    /// Where messages lie: "region", in registered memory; "window", behind a window of type 2, bound for each
+    /// message and invalidated then; "indirect", in two regions behind one indirect key, which is opened and closed by work
+    /// requests; "device", in memory of the card. The server has a region behind no window.
+    #[bpaf(argument("KIND"), fallback(MemoryKind::Region))]
+    pub(crate) memory: MemoryKind,
     /// Verify every byte; always on when both ends run here.
     #[bpaf(short('V'))]
     pub(crate) validate: bool,

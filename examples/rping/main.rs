@@ -4,6 +4,7 @@
 //! on one model, whose port is wired to another program.
 
 mod cli;
+mod memory;
 mod ping;
 mod report;
 #[cfg(test)]
@@ -20,9 +21,10 @@ use bareverbs_examples::channel::{self, SILENCE};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_examples::times::Times;
 use bareverbs_node::{About, Cm};
-use cli::{Options, options};
+use cli::{MemoryKind, Options, options};
 use indicatif::{ProgressBar, ProgressStyle};
-use ping::{Message, Pinged, Step};
+use memory::{Indirect, OnDevice, Windows, device_memory};
+use ping::{Message, PingError, Pinged, Step};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -67,7 +69,7 @@ impl Program for Options {
                 },
             ],
         };
-        let pings = ping::serve(cm, &address, clients, |step| match step {
+        let step = |step| match step {
             Step::Listening => listening(),
             Step::Served(number) if self.verbose => println!("server: ping {number} served"),
             // The error of the only client is the program's.
@@ -75,8 +77,18 @@ impl Program for Options {
                 eprintln!("rping: server: a client failed: {error}");
             }
             Step::Served(_) | Step::Read | Step::Failed(_) => {}
-        })?;
-        Ok(pings)
+        };
+        let pings = match self.memory {
+            // Nobody reaches into a server's memory.
+            MemoryKind::Region | MemoryKind::Window => ping::serve(cm, &address, clients, step),
+            MemoryKind::Indirect => ping::serve_from(cm, &address, clients, Indirect, step),
+            MemoryKind::Device => {
+                let memories = &device_memory(cm, self.size as usize)?;
+                let supply = OnDevice { memories, made: 0 };
+                ping::serve_from(cm, &address, clients, supply, step)
+            }
+        };
+        Ok(pings?)
     }
 
     fn work(
@@ -162,13 +174,13 @@ fn ping<P: Platform, R: Resolver>(
     let began = cm.now();
     let mut slowest = Duration::ZERO;
     for number in 1..options.times() {
-        let pinged = ping::ping(cm, &address, wanted, |_, _| {}, |_, _| {})
+        let pinged = ping_in(options.memory, cm, &address, wanted, |_, _| {}, |_, _| {})
             .map_err(|error| format!("connection {number}: {error}"))?;
         slowest = slowest.max(pinged.connect);
         // Progress is reported for the last one only.
         trace(cm);
     }
-    let pinged = ping::ping(cm, &address, wanted, connected, done)?;
+    let pinged = ping_in(options.memory, cm, &address, wanted, connected, done)?;
     bar.finish_and_clear();
     if options.times() > 1 && !options.json {
         let took = cm.now() - began;
@@ -192,6 +204,27 @@ fn ping<P: Platform, R: Resolver>(
         summary.print();
     }
     Ok(pinged)
+}
+
+/// The pings of one connection, with messages in this memory.
+fn ping_in<P: Platform, R: Resolver>(
+    memory: MemoryKind,
+    cm: &mut RdmaCm<'_, '_, P, R>,
+    address: &AddrInfo,
+    wanted: ping::Wanted<'_>,
+    connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
+    done: impl FnMut(&Message, Duration),
+) -> std::result::Result<Pinged, PingError> {
+    match memory {
+        MemoryKind::Region => ping::ping(cm, address, wanted, connected, done),
+        MemoryKind::Window => ping::ping_from(cm, address, wanted, Windows, connected, done),
+        MemoryKind::Indirect => ping::ping_from(cm, address, wanted, Indirect, connected, done),
+        MemoryKind::Device => {
+            let memories = &device_memory(cm, wanted.size)?;
+            let supply = OnDevice { memories, made: 0 };
+            ping::ping_from(cm, address, wanted, supply, connected, done)
+        }
+    }
 }
 
 fn trace<P: Platform, R: Resolver>(cm: &mut RdmaCm<'_, '_, P, R>) -> Vec<TraceEntry> {

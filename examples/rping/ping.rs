@@ -9,9 +9,9 @@ use core::time::Duration;
 
 use bareverbs::cm::mad::RejectReason;
 use bareverbs::cm::rdma::{
-    AddrInfo, CmId, ConnParam, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr,
+    AddrInfo, CmId, ConnParam, QpInit, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr,
 };
-use bareverbs::verbs::mr::{Access, Buffer};
+use bareverbs::verbs::mr::{Access, Buffer, OutOfRange, Sge};
 use bareverbs::verbs::{Platform, RKey, Remote};
 
 use crate::channel::{Channel, ChannelError, Received};
@@ -144,8 +144,8 @@ fn advert<'d, P: Platform, R: Resolver>(
 /// Memory that the client advertises.
 #[derive(Clone, Copy)]
 pub(crate) struct Advert {
-    addr: u64,
-    rkey: RKey,
+    pub(crate) addr: u64,
+    pub(crate) rkey: RKey,
     pub(crate) size: u32,
 }
 
@@ -180,6 +180,111 @@ impl Advert {
     }
 }
 
+/// Where messages lie, and how both ends reach them.
+pub(crate) trait Memory<'d, P: Platform + 'd> {
+    fn copy_in(&self, at: usize, bytes: &[u8]) -> core::result::Result<(), OutOfRange>;
+
+    fn copy_out(&self, at: usize, bytes: &mut [u8]) -> core::result::Result<(), OutOfRange>;
+
+    /// Makes the first bytes zeros.
+    fn clear(&self, len: usize) -> core::result::Result<(), OutOfRange>;
+
+    /// The first bytes, for a work request of this end.
+    fn piece(&self, len: usize) -> core::result::Result<Sge, OutOfRange>;
+
+    /// Opens it to the other end, over a connection that is established.
+    fn open<R: Resolver>(
+        &mut self,
+        cm: &mut RdmaCm<'_, 'd, P, R>,
+        end: &End<'d, P>,
+    ) -> Result<Advert>;
+
+    /// Closes it, when the other end has used it.
+    fn close<R: Resolver>(&mut self, cm: &mut RdmaCm<'_, 'd, P, R>, end: &End<'d, P>)
+    -> Result<()>;
+}
+
+/// A region is open as long as it is registered.
+impl<'d, P: Platform + 'd> Memory<'d, P> for Buffer<'d, P> {
+    #[inline]
+    fn copy_in(&self, at: usize, bytes: &[u8]) -> core::result::Result<(), OutOfRange> {
+        Buffer::copy_in(self, at, bytes)
+    }
+
+    #[inline]
+    fn copy_out(&self, at: usize, bytes: &mut [u8]) -> core::result::Result<(), OutOfRange> {
+        Buffer::copy_out(self, at, bytes)
+    }
+
+    #[inline]
+    fn clear(&self, len: usize) -> core::result::Result<(), OutOfRange> {
+        self.fill(0, len, 0)
+    }
+
+    #[inline]
+    fn piece(&self, len: usize) -> core::result::Result<Sge, OutOfRange> {
+        self.slice(..len)
+    }
+
+    #[inline]
+    fn open<R: Resolver>(
+        &mut self,
+        _: &mut RdmaCm<'_, 'd, P, R>,
+        _: &End<'d, P>,
+    ) -> Result<Advert> {
+        Ok(Advert::of(self))
+    }
+
+    #[inline]
+    fn close<R: Resolver>(&mut self, _: &mut RdmaCm<'_, 'd, P, R>, _: &End<'d, P>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes memory for messages.
+pub(crate) trait Supply<'d, P: Platform + 'd> {
+    type Memory: Memory<'d, P>;
+
+    /// What the connection's QP has to be able to do.
+    #[inline]
+    fn queues<'a>(&self) -> QpInit<'a, 'd, P>
+    where
+        'd: 'a,
+    {
+        End::<P>::queues()
+    }
+
+    /// Makes memory of so many bytes, in which the other end may do this.
+    fn make<R: Resolver>(
+        &mut self,
+        cm: &RdmaCm<'_, 'd, P, R>,
+        id: CmId,
+        len: usize,
+        access: Access,
+    ) -> Result<Self::Memory>;
+}
+
+/// Registered memory, as rdma-core's `rping` has it.
+#[derive(Debug)]
+pub(crate) struct Regions;
+
+impl<'d, P: Platform + 'd> Supply<'d, P> for Regions {
+    type Memory = Buffer<'d, P>;
+
+    #[inline]
+    fn make<R: Resolver>(
+        &mut self,
+        cm: &RdmaCm<'_, 'd, P, R>,
+        id: CmId,
+        len: usize,
+        access: Access,
+    ) -> Result<Self::Memory> {
+        let pd = cm.pd(id)?;
+        let buffer = pd.alloc_buffer(len, Access::LOCAL_WRITE | access);
+        Ok(buffer.map_err(RdmaError::from)?)
+    }
+}
+
 /// Whom a server waits for, and what it has for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients<'a> {
@@ -210,13 +315,25 @@ pub(crate) enum Step {
 ///
 /// A client's failure is reported ([`Step::Failed`]), and the next one served; the last such error is that of the call,
 /// once all clients were there.
+#[inline]
 pub(crate) fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
     clients: Clients<'_>,
+    step: impl FnMut(Step),
+) -> Result<u32> {
+    serve_from(cm, address, clients, Regions, step)
+}
+
+/// The same with memory of this kind.
+pub(crate) fn serve_from<'d, P: Platform + 'd, R: Resolver>(
+    cm: &mut RdmaCm<'_, 'd, P, R>,
+    address: &AddrInfo,
+    clients: Clients<'_>,
+    mut supply: impl Supply<'d, P>,
     mut step: impl FnMut(Step),
 ) -> Result<u32> {
-    let listener = cm.create_ep(address, None, Some(&mut End::<P>::queues()))?;
+    let listener = cm.create_ep(address, None, Some(&mut supply.queues()))?;
     cm.listen(listener, 16)?;
     step(Step::Listening);
     let (mut pings, mut served, mut failed) = (0, 0, None);
@@ -225,7 +342,7 @@ pub(crate) fn serve<P: Platform, R: Resolver>(
             Ok(id) => {
                 let done = match clients.reject {
                     Some(why) => cm.reject(id, why).map_err(PingError::from),
-                    None => serve_one(cm, id, &clients, &mut pings, &mut step),
+                    None => serve_one(cm, id, &clients, &mut supply, &mut pings, &mut step),
                 };
                 cm.destroy_ep(id)?;
                 done
@@ -244,20 +361,18 @@ pub(crate) fn serve<P: Platform, R: Resolver>(
     failed.map_or(Ok(pings), Err)
 }
 
-fn serve_one<P: Platform, R: Resolver>(
-    cm: &mut RdmaCm<'_, '_, P, R>,
+fn serve_one<'d, P: Platform + 'd, R: Resolver>(
+    cm: &mut RdmaCm<'_, 'd, P, R>,
     id: CmId,
     clients: &Clients<'_>,
+    supply: &mut impl Supply<'d, P>,
     pings: &mut u32,
     step: &mut impl FnMut(Step),
 ) -> Result<()> {
     let end = End::new(cm, id, clients.silence[0])?;
-    let buffer = cm
-        .pd(id)?
-        .alloc_buffer(clients.size as usize, Access::LOCAL_WRITE)
-        .map_err(RdmaError::from)?;
+    let mut buffer = supply.make(cm, id, clients.size as usize, Access::empty())?;
     cm.accept(id, None)?;
-    let done = answer(cm, &end, &buffer, clients, pings, step);
+    let done = answer(cm, &end, &mut buffer, clients, pings, step);
     // Nothing may be under way to the memory when it goes.
     let ended = cm.disconnect(id);
     done?;
@@ -265,10 +380,10 @@ fn serve_one<P: Platform, R: Resolver>(
 }
 
 /// Serves the pings of a client that is connected, until it disconnects.
-fn answer<'d, P: Platform, R: Resolver>(
+fn answer<'d, P: Platform + 'd, R: Resolver>(
     cm: &mut RdmaCm<'_, 'd, P, R>,
     end: &End<'d, P>,
-    buffer: &Buffer<'d, P>,
+    buffer: &mut impl Memory<'d, P>,
     clients: &Clients<'_>,
     pings: &mut u32,
     step: &mut impl FnMut(Step),
@@ -279,8 +394,8 @@ fn answer<'d, P: Platform, R: Resolver>(
         wanted if wanted <= size => Ok(wanted as usize),
         wanted => Err(PingError::TooLong { wanted, size }),
     };
-    let piece = |wanted: usize| buffer.slice(..wanted).map_err(RdmaError::from);
-    let go_ahead = Advert::of(buffer).to_bytes();
+    let go_ahead = buffer.open(cm, end)?.to_bytes();
+    let piece = |wanted: usize| buffer.piece(wanted).map_err(RdmaError::from);
     while let Some(source) = advert(end, cm, between)? {
         let wanted = len(&source)?;
         let flags = SendFlags::SIGNALED;
@@ -337,10 +452,23 @@ pub(crate) struct Wanted<'a> {
 
 /// Connects, pings, disconnects and cleans up. `done` is called after each ping, with what was sent and the time that it
 /// took to come back.
+#[inline]
 pub(crate) fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     address: &AddrInfo,
     wanted: Wanted<'_>,
+    connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
+    done: impl FnMut(&Message, Duration),
+) -> Result<Pinged> {
+    ping_from(cm, address, wanted, Regions, connected, done)
+}
+
+/// The same with memory of this kind.
+pub(crate) fn ping_from<'d, P: Platform + 'd, R: Resolver>(
+    cm: &mut RdmaCm<'_, 'd, P, R>,
+    address: &AddrInfo,
+    wanted: Wanted<'_>,
+    mut supply: impl Supply<'d, P>,
     mut connected: impl FnMut(&mut RdmaCm<'_, '_, P, R>, &Pinged),
     mut done: impl FnMut(&Message, Duration),
 ) -> Result<Pinged> {
@@ -359,18 +487,18 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         }
     };
     let id = cm
-        .create_ep(address, None, Some(&mut End::<P>::queues()))
+        .create_ep(address, None, Some(&mut supply.queues()))
         .map_err(unreached("resolving"))?;
     let registered = cm.device().commands_executed();
     let end = End::new(cm, id, silence)?;
-    let start = cm.reg_read(id, size)?;
-    let sink = cm.reg_write(id, size)?;
+    let mut start = supply.make(cm, id, size, Access::REMOTE_READ)?;
+    let mut sink = supply.make(cm, id, size, Access::REMOTE_WRITE)?;
     let registered = cm.device().commands_executed() - registered;
     result.connect_at = cm.now();
     let mut outcome = cm.connect(id, Some(&param));
     if let Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) = outcome {
         // The server has a connection to a queue pair of this number, of a process that did not end in order.
-        cm.renew_qp(id, &mut End::<P>::queues())?;
+        cm.renew_qp(id, &mut supply.queues())?;
         end.expect_message(cm)?;
         outcome = cm.connect(id, Some(&param));
     }
@@ -387,17 +515,19 @@ pub(crate) fn ping<P: Platform, R: Resolver>(
         let message = Message::new(number, size);
         let at = cm.now();
         message.write(&start)?;
-        for buffer in [&start, &sink] {
-            end.send(cm, &Advert::of(buffer).to_bytes())?;
+        for buffer in [&mut start, &mut sink] {
+            let open = buffer.open(cm, &end)?;
+            end.send(cm, &open.to_bytes())?;
             let answer = advert(&end, cm, silence)?;
             answer.ok_or(PingError::Disconnected(number))?;
+            buffer.close(cm, &end)?;
         }
         let took = cm.now() - at;
         if wanted.validate {
             message.compare(&sink)?;
             result.verified += size as u64;
             // What is there now must not pass for the answer to the next ping.
-            sink.fill(0, size, 0).map_err(RdmaError::from)?;
+            sink.clear(size).map_err(RdmaError::from)?;
         }
         result.pings += 1;
         done(&message, took);
@@ -482,7 +612,7 @@ impl Message {
         bytes
     }
 
-    fn write<P: Platform>(&self, to: &Buffer<'_, P>) -> Result<()> {
+    fn write<'d, P: Platform + 'd>(&self, to: &impl Memory<'d, P>) -> Result<()> {
         for at in (0..self.len).step_by(PIECE) {
             let fits = PIECE.min(self.len - at);
             let piece = &self.piece(at)[..fits];
@@ -492,7 +622,7 @@ impl Message {
     }
 
     /// That it is what came back.
-    fn compare<P: Platform>(&self, with: &Buffer<'_, P>) -> Result<()> {
+    fn compare<'d, P: Platform + 'd>(&self, with: &impl Memory<'d, P>) -> Result<()> {
         let mut received = [0; PIECE];
         for at in (0..self.len).step_by(PIECE) {
             let fits = PIECE.min(self.len - at);

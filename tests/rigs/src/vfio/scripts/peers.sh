@@ -11,25 +11,43 @@ case $me in
     ;;
 esac
 barrier
-for size in 64 4096 65535; do
-    client_server 120 "rdma-core's client, our server, $size bytes" 'grep -q listening /run/server' \
-        "/ours/rping -s $ours -a 10.0.0.1 -S $size" "rping -c -a 10.0.0.1 -C 20 -S $size -V -v"
+
+# their_client NAME OPTIONS, with $size bytes: rdma-core's client, our server.
+their_client() {
+    client_server 120 "rdma-core's client, our server, $1" 'grep -q listening /run/server' \
+        "/ours/rping -s $ours -a 10.0.0.1 -S $size $2" "rping -c -a 10.0.0.1 -C 20 -S $size -V -v"
     barrier
-    # Machine 0 runs the servers, so this one needs none.
+}
+
+# our_client NAME OPTIONS: machine 0 runs the servers elsewhere, so this one needs none.
+our_client() {
     case $me in
     0)
-        exchange "ready$size" 'echo yes'
-        step 120 "our client, rdma-core's server, $size bytes" \
-            "/ours/rping -c $ours -a 10.0.0.2 -I 10.0.0.1 -C 20 -S $size -V"
-        exchange "done$size" 'echo yes'
+        exchange ready 'echo yes'
+        step 120 "our client, rdma-core's server, $1" \
+            "/ours/rping -c $ours -a 10.0.0.2 -I 10.0.0.1 -C 20 -S $size -V $2"
+        exchange done 'echo yes'
         ;;
     1)
-        step 60 "rdma-core's server starts, $size bytes" \
+        step 60 "rdma-core's server starts, $1" \
             "setsid rping -s -a 10.0.0.2 -C 20 -S $size -V > /run/theirs 2>&1 & until_true listening_cm"
-        exchange "ready$size" 'echo yes'
-        exchange "done$size" 'echo yes'
-        step 60 "rdma-core's server ends, $size bytes" \
+        exchange ready 'echo yes'
+        exchange done 'echo yes'
+        step 60 "rdma-core's server ends, $1" \
             'until_true "! pidof rping"; cat /run/theirs; ! grep -i error /run/theirs'
         ;;
     esac
+}
+
+for size in 64 4096 65535; do
+    their_client "$size bytes" ''
+    our_client "$size bytes" ''
+done
+# Their card reaches into our memory by the keys of a client, and ours by those of a server, which has no windows.
+size=20001
+for memory in indirect device; do
+    their_client "$memory memory" "--memory $memory"
+done
+for memory in window indirect device; do
+    our_client "$memory memory" "--memory $memory"
 done
