@@ -5,12 +5,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, CmId, ConnParam, IdState, SendFlags};
+use bareverbs::verbs::firmware_cmds::caps::HcaCap;
 use bareverbs_command_line::parse_line;
 use bareverbs_in_process::{Builder, ModelPlatform};
 use connectx_model::Config as Card;
 
 use super::Result;
-use super::cli::options;
+use super::cli::{MemoryKind, options};
 use super::ping::{self, Clients, Step, Wanted};
 use bareverbs_examples::channel::SILENCE;
 use bareverbs_node::{Node, Options as NodeOptions};
@@ -230,6 +231,9 @@ fn letters_go_together_with_each_other_and_with_their_values() {
 fn lines_that_make_no_sense_are_refused() {
     let link = "--link unix:/a,/b";
     for line in [
+        "--memory",
+        "--memory card",
+        "-s --memory window",
         "-p",
         "-p 0",
         "-p 65536",
@@ -387,4 +391,82 @@ fn a_server_outlives_a_client_that_vanishes() {
     let (failed, pings) = serve(&[&[good, vanishes], &[good]], Duration::from_secs(2));
     assert_eq!(failed, ["the other end has said nothing for 2s"]);
     assert_eq!(pings, 6);
+}
+
+/// Lengths with a rest that is no word, within a packet, and over several pages.
+#[test]
+fn messages_come_back_from_each_kind_of_memory() {
+    for memory in ["region", "window", "indirect", "device"] {
+        for size in [26, 4099, 50_001] {
+            let line = format!("--memory {memory} -C 10 -S {size} --times 2 --json");
+            let options = parse_line(&options(), &line).expect(&line);
+            super::run(&options).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+}
+
+/// A client's error on a card that was changed so.
+fn refusal(memory: MemoryKind, change: fn(&mut Card)) -> String {
+    let mut card = Card::new(1);
+    change(&mut card);
+    let world = Builder::new().function(card).threaded();
+    let reported: Result<String> = node(world.platform(0), CLIENT, 1).run(|cm| {
+        // Nobody has to answer: to this end's own address there is a way without.
+        let address = AddrInfo {
+            dst_addr: Some((CLIENT, PORT).into()),
+            ..to_server()
+        };
+        let wanted = Wanted {
+            size: SIZE as usize,
+            count: 1,
+            validate: true,
+            private_data: &[],
+            silence: SILENCE,
+        };
+        let error = super::ping_in(memory, cm, &address, wanted, |_, _| {}, |_, _| {}).err();
+        Ok(error.expect("the card has none").to_string())
+    });
+    reported.expect("the device is well")
+}
+
+#[test]
+fn a_card_without_such_memory_is_named_with_what_it_lacks() {
+    fn both(card: &mut Card, change: fn(&mut HcaCap)) {
+        change(&mut card.general);
+        change(&mut card.general_max);
+    }
+    type Change = fn(&mut Card);
+    let cases: [(MemoryKind, Change, &str); 3] = [
+        (
+            MemoryKind::Window,
+            |card| {
+                both(card, |caps| {
+                    caps.set_imaicl(false);
+                });
+            },
+            "the device has no memory windows",
+        ),
+        (
+            MemoryKind::Indirect,
+            |card| {
+                both(card, |caps| {
+                    caps.set_umr_indirect_mkey_disabled(true);
+                });
+            },
+            "cmd_hca_cap.umr_indirect_mkey_disabled",
+        ),
+        (
+            MemoryKind::Device,
+            |card| {
+                both(card, |caps| {
+                    caps.set_device_memory(false);
+                });
+            },
+            "cmd_hca_cap.device_memory",
+        ),
+    ];
+    for (memory, change, why) in cases {
+        let refusal = refusal(memory, change);
+        assert!(refusal.contains(why), "{memory:?}: {refusal}");
+    }
 }

@@ -311,7 +311,7 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "peers",
-        about: "our rping against rdma-core's on the stock driver, each as server and as client",
+        about: "our rping against rdma-core's on the stock driver, each as server and as client, in each kind of memory",
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
