@@ -95,6 +95,7 @@ pub mod congestion;
 pub mod counter;
 pub mod cq;
 pub mod cqe;
+pub mod dct;
 pub mod decode;
 pub mod domain;
 pub mod doorbell;

@@ -65,6 +65,11 @@ numbered! {
         DestroyXrcSrq = 0x706, "DESTROY_XRC_SRQ";
         QueryXrcSrq = 0x707, "QUERY_XRC_SRQ";
         ArmXrcSrq = 0x708, "ARM_XRC_SRQ";
+        CreateDct = 0x710, "CREATE_DCT";
+        DestroyDct = 0x711, "DESTROY_DCT";
+        DrainDct = 0x712, "DRAIN_DCT";
+        QueryDct = 0x713, "QUERY_DCT";
+        ArmDct = 0x714, "ARM_DCT_FOR_KEY_VIOLATION";
         CreateRmp = 0x90c, "CREATE_RMP";
         ModifyRmp = 0x90d, "MODIFY_RMP";
         DestroyRmp = 0x90e, "DESTROY_RMP";

@@ -91,6 +91,16 @@ values! {
         SyncUmr = 0xe, "SYNC_UMR";
     }
 
+    /// State of a target of dynamic connections, `dctc.state`.
+    DctState: u8 {
+        /// Takes requests.
+        Active = 0, "ACTIVE";
+        /// Takes no new ones, and answers those that it has.
+        Draining = 1, "DRAINING";
+        /// May be destroyed.
+        Drained = 2, "DRAINED";
+    }
+
     /// Path migration state, `qpc.pm_state`.
     PathMigration: u8 {
         /// Armed.

@@ -69,6 +69,12 @@ words! {
         u32 qkey, set_qkey: 63, 32 => "key.qkey.qkey";
     }
 
+    /// The same quadword of an address vector whose receiver is a target of dynamic connections.
+    pub struct DcKeyWord(u64): "struct mlx5_av" @ 0x00 {
+        /// Access key of the target.
+        u64 dc_key, set_dc_key: 63, 0 => "key.dc_key";
+    }
+
     /// Second quadword of an address vector.
     pub struct DestinationWord(u64): "struct mlx5_av" @ 0x08 {
         /// The vector has all 48 bytes.
