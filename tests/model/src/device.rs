@@ -345,7 +345,10 @@ impl Device {
         note(ObjectKind::Cq, &mut self.cqs.iter().map(|(n, _)| n));
         note(ObjectKind::Mkey, &mut self.mkeys.iter().map(|(n, _)| n));
         note(ObjectKind::Memic, &mut self.memic.places());
-        note(ObjectKind::Qp, &mut self.qps.iter().map(|(n, _)| n));
+        for (kind, dct) in [(ObjectKind::Qp, false), (ObjectKind::Dct, true)] {
+            let of_kind = self.qps.iter().filter(|(_, qp)| qp.dct.is_some() == dct);
+            note(kind, &mut of_kind.map(|(n, _)| n));
+        }
         note(ObjectKind::Srq, &mut self.srqs.iter().map(|(n, _)| n));
         note(
             ObjectKind::QCounter,

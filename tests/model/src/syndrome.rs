@@ -248,6 +248,7 @@ syndromes! {
     QpInputNumber = 0x000a_0026, BadParam, "CREATE_QP asking for a QP number";
     QpStride = 0x000a_0029, Limit, "CREATE_QP with receive WQEs beyond max_wqe_sz_rq";
     QpAtomic = 0x000a_002a, BadParam, "atomics of the peer without their capability";
+    QpStreams = 0x000a_002c, BadParam, "CREATE_QP with streams of a DCI, which are not offered";
 
     SrqExhausted = 0x000b_0001, NoResources, "no shared receive queue left";
     SrqPd = 0x000b_0002, BadResource, "a shared receive queue in a protection domain that is not allocated";
@@ -272,6 +273,16 @@ syndromes! {
     SrqXrcUnsupported = 0x000b_0015, BadOp, "an XRC shared receive queue without the capability for XRC";
     SrqCyclic = 0x000b_0016, BadParam, "a cyclic shared receive queue without its capability";
     SrqOpMod = 0x000b_0013, BadParam, "ARM_RQ with an op_mod that is not supported";
+
+    DctUnsupported = 0x001f_0001, BadOp, "CREATE_DCT without the capability for dynamic connections";
+    DctStateGiven = 0x001f_0002, BadParam, "CREATE_DCT with a state or a count";
+    DctScatter = 0x001f_0003, BadParam, "CREATE_DCT with data scattered into CQEs, which is not offered";
+    DctPd = 0x001f_0004, BadResource, "CREATE_DCT in a protection domain that is not allocated";
+    DctCq = 0x001f_0005, BadResource, "CREATE_DCT with a CQ that does not exist";
+    DctSrq = 0x001f_0006, BadResource, "CREATE_DCT with a shared receive queue that does not exist";
+    DctUnknown = 0x001f_0007, BadResource, "a DCT that does not exist";
+    DctNotActive = 0x001f_0008, BadResourceState, "DRAIN_DCT twice";
+    DctNotDrained = 0x001f_0009, BadResourceState, "DESTROY_DCT of a DCT that is not drained";
 
     RoceIndex = 0x000c_0001, BadIndex, "a RoCE address index beyond the table";
     RoceVersion = 0x000c_0002, BadParam, "a RoCE version that is not supported";

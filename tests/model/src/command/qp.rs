@@ -24,7 +24,8 @@ pub(super) fn image(context: &Qpc) -> Qpc {
 }
 
 pub(super) fn checked(device: &mut Device, io: &mut Io<'_>, qpn: u32) -> Result {
-    let qp = device.qps.get(qpn).ok_or(Syndrome::QpUnknown)?;
+    let qp = device.qps.get(qpn).filter(|qp| qp.dct.is_none());
+    let qp = qp.ok_or(Syndrome::QpUnknown)?;
     let (place, stored) = (qp.place, image(&qp.context));
     device.check(io, place, ObjectKind::Qp, qpn, &stored.0)
 }
@@ -109,6 +110,7 @@ fn check_type(device: &Device, context: &Qpc) -> core::result::Result<(), Syndro
         service::UC => caps.uc(),
         service::UD => caps.ud(),
         service::XRC => caps.xrc(),
+        service::DCI => caps.dct(),
         service::QP0 => !device.ethernet(),
         service::QP1 | service::REG_UMR => true,
         _ => false,
@@ -123,6 +125,9 @@ fn check_type(device: &Device, context: &Qpc) -> core::result::Result<(), Syndro
     }
     if device.config.strict && context.pm_state() != PM_MIGRATED {
         return Err(Syndrome::QpMigration);
+    }
+    if context.log_num_dci_stream_channels() != 0 || context.log_num_dci_errored_streams() != 0 {
+        return Err(Syndrome::QpStreams);
     }
     if !matches!(
         context.rq_type(),
@@ -162,8 +167,9 @@ fn check_references(device: &Device, context: &Qpc) -> core::result::Result<(), 
 }
 
 impl Qp {
-    fn new(context: Qpc) -> Self {
+    pub(super) fn new(context: Qpc) -> Self {
         Self {
+            dct: None,
             context,
             state: QpState::Reset,
             ring: Ring::default(),

@@ -313,15 +313,18 @@ fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
     if set != 0 && !device.has(ObjectKind::QCounter, u32::from(set)) {
         return Err(Syndrome::QpCounter.into());
     }
-    if context.rae() && !device.has_atomics() {
+    if context.rae() && !device.has_atomics(context.st()) {
         return Err(Syndrome::QpAtomic.into());
     }
     if matches!(to, QpState::Reset | QpState::Init) {
         return Ok(());
     }
-    if context.log_rra_max() > caps.log_max_ra_res_qp()
-        || context.log_sra_max() > caps.log_max_ra_req_qp()
-    {
+    let (responder, requester) = if reaches_wire.is_some_and(QpKind::dynamic) {
+        (caps.log_max_ra_res_dc(), caps.log_max_ra_req_dc())
+    } else {
+        (caps.log_max_ra_res_qp(), caps.log_max_ra_req_qp())
+    };
+    if context.log_rra_max() > responder || context.log_sra_max() > requester {
         return Err(Syndrome::QpReadAtomic.into());
     }
     if context.log_msg_max() > caps.log_max_msg() {
@@ -343,6 +346,10 @@ fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
         || device.ethernet() && !forced && context.mtu() > device.vport.path_mtu_code()
     {
         return Err(Syndrome::QpMtu.into());
+    }
+    if reaches_wire == Some(QpKind::Dci) {
+        // Its work requests say where they go.
+        return Ok(());
     }
     if context.remote_qpn() < 2 {
         return Err(Syndrome::QpRemoteNumber.into());

@@ -21,6 +21,8 @@ pub(crate) mod event {
     pub(crate) const WQ_ACCESS: u8 = EventType::WqAccessError.number();
     pub(crate) const SRQ_CATAS: u8 = EventType::SrqCatastrophic.number();
     pub(crate) const SRQ_LAST_WQE: u8 = EventType::SrqLastWqe.number();
+    pub(crate) const DCT_DRAINED: u8 = EventType::DctDrained.number();
+    pub(crate) const DCT_KEY_VIOLATION: u8 = EventType::DctKeyViolation.number();
     pub(crate) const SRQ_LIMIT: u8 = EventType::SrqLimit.number();
 }
 

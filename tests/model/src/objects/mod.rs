@@ -47,6 +47,8 @@ pub enum ObjectKind {
     Umem,
     /// Device memory, by its place in BAR 0.
     Memic,
+    /// Target of dynamic connections. Its number is one of the QPs'.
+    Dct,
     /// Flow table.
     FlowTable = 32,
     /// Flow group.

@@ -8,6 +8,7 @@ use crate::objects::mkey::Accessor;
 use crate::objects::wqe::Written;
 use crate::roce::env::{QpKind, QpState};
 use crate::roce::transport::Transport;
+use bareverbs_firmware_cmds::dct::Dctc;
 use bareverbs_firmware_cmds::qp::Qpc;
 use core::time::Duration;
 
@@ -19,6 +20,8 @@ pub(crate) mod service {
     pub(crate) const UC: u8 = QpServiceType::Uc.number();
     pub(crate) const UD: u8 = QpServiceType::Ud.number();
     pub(crate) const XRC: u8 = QpServiceType::Xrc.number();
+    pub(crate) const DCI: u8 = QpServiceType::Dci.number();
+    pub(crate) const DCT: u8 = QpServiceType::Dct.number();
     pub(crate) const QP0: u8 = QpServiceType::Qp0.number();
     pub(crate) const QP1: u8 = QpServiceType::Qp1.number();
     pub(crate) const REG_UMR: u8 = QpServiceType::RegUmr.number();
@@ -40,8 +43,21 @@ pub(crate) const EVENT_SRQ: u8 = 3;
 /// A send queue basic block.
 pub(crate) const BLOCK: u64 = 64;
 
+/// A target of dynamic connections, which is a QP without queues of its own to everything but commands.
+#[derive(Debug)]
+pub(crate) struct Dct {
+    /// As it lies in the host's pages.
+    pub(crate) context: Dctc,
+    /// Requests with a wrong access key.
+    pub(crate) violations: u32,
+    /// The next one of them is to be reported.
+    pub(crate) armed: bool,
+}
+
 /// A queue pair.
 pub(crate) struct Qp {
+    /// If it is a target of dynamic connections.
+    pub(crate) dct: Option<Box<Dct>>,
     /// As it lies in the host's pages.
     pub(crate) context: Qpc,
     pub(crate) state: QpState,
@@ -99,9 +115,9 @@ impl Qp {
     }
 
     pub(crate) fn shared_queue(&self) -> Option<u32> {
-        // Drivers put some queue into the contexts of XRC QPs, which has nothing to do with what they receive into.
-        (self.context.rq_type() == receive::SHARED && self.context.st() != service::XRC)
-            .then(|| self.context.srqn_rmpn_xrqn())
+        // Drivers put some queue into the contexts of XRC QPs and DCIs, which has nothing to do with what they receive into.
+        let other = matches!(self.context.st(), service::XRC | service::DCI);
+        (self.context.rq_type() == receive::SHARED && !other).then(|| self.context.srqn_rmpn_xrqn())
     }
 
     pub(crate) fn kind(&self) -> Option<QpKind> {
@@ -157,6 +173,8 @@ pub(crate) fn kind(context: &Qpc) -> Option<QpKind> {
         // Only initiators have a send queue.
         service::XRC if context.no_sq() => QpKind::XrcTarget,
         service::XRC => QpKind::XrcInitiator,
+        service::DCI => QpKind::Dci,
+        service::DCT => QpKind::Dct,
         service::QP1 => QpKind::Gsi,
         service::QP0 => QpKind::Smi,
         _ => return None,

@@ -7,15 +7,15 @@ use crate::objects::wqe::{control, memory, scatter_list};
 use crate::port::lid::LocalDestination;
 use crate::rdma::queue_pair::Destination;
 use crate::roce::env::{
-    AtomicOp, BadWqe, DatagramAddress, RecvWork, Segment, SendOp, SendWork, Syndrome,
+    AtomicOp, BadWqe, DatagramAddress, DcTarget, RecvWork, Segment, SendOp, SendWork, Syndrome,
 };
 use bareverbs_firmware_cmds::numbers::LKey;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    AtomicCompareWord, AtomicSwapAddWord, ControlFlags, DestinationWord, GrhWord, InlineWord,
-    Opcode, QKeyWord, RemoteAddressWord, RemoteGidHighWord, RemoteGidLowWord, RemoteKeyWord,
-    RemoteMacWord, SEGMENT_UNIT, XrcWord, completion, fence,
+    AtomicCompareWord, AtomicSwapAddWord, ControlFlags, DcKeyWord, DestinationWord, GrhWord,
+    InlineWord, Opcode, QKeyWord, RemoteAddressWord, RemoteGidHighWord, RemoteGidLowWord,
+    RemoteKeyWord, RemoteMacWord, SEGMENT_UNIT, XrcWord, completion, fence,
 };
 
 /// Bits of `atomic_operations` and of `atomic_size_qp`.
@@ -111,7 +111,8 @@ impl Device {
         work.fence = flags.fm_ce_se() & fence::MASK >= fence::FENCE;
 
         let xrc = st == service::XRC;
-        let reliable = st == service::RC || xrc;
+        let dynamic = st == service::DCI;
+        let reliable = st == service::RC || xrc || dynamic;
         let connected = reliable || st == service::UC;
         let datagram = matches!(st, service::UD | service::QP1 | service::QP0);
         let opcode = Opcode::from_number(work.wqe_opcode);
@@ -133,11 +134,16 @@ impl Device {
             return Err(BAD);
         }
         let offered = match opcode {
-            Some(Opcode::AtomicCompareSwap) => self.has_atomic(COMPARE_SWAP_OFFERED),
-            Some(Opcode::AtomicFetchAdd) => self.has_atomic(FETCH_ADD_OFFERED),
+            Some(Opcode::AtomicCompareSwap) => self.has_atomic(COMPARE_SWAP_OFFERED, st),
+            Some(Opcode::AtomicFetchAdd) => self.has_atomic(FETCH_ADD_OFFERED, st),
             _ => true,
         };
-        if !offered || wqe.len() > usize::from(self.caps.general.max_wqe_sz_sq()) {
+        let longest = if dynamic {
+            self.caps.general.max_wqe_sz_sq_dc()
+        } else {
+            self.caps.general.max_wqe_sz_sq()
+        };
+        if !offered || wqe.len() > usize::from(longest) {
             log::warn!(
                 "QP {qpn:#x}: opcode {:#x} in {} bytes is beyond the capabilities",
                 work.wqe_opcode,
@@ -156,6 +162,16 @@ impl Device {
         }
         if datagram {
             work.datagram = Some(self.parse_address(&mut rest)?);
+        }
+        if dynamic {
+            let key = rest.rest.first_chunk::<8>().ok_or(BAD)?;
+            let key = DcKeyWord::read(key).dc_key();
+            let to = self.parse_address(&mut rest)?;
+            work.target = Some(DcTarget {
+                path: to.path,
+                number: to.remote_qpn,
+                key,
+            });
         }
         if matches!(
             opcode,
@@ -339,17 +355,21 @@ impl Qp {
 }
 
 impl Device {
-    /// Whether a QP does an atomic operation, given as its bit in `atomic_operations`, on 8 bytes.
-    fn has_atomic(&self, operation: u16) -> bool {
+    /// Whether a QP of a service type does an atomic operation, given as its bit in `atomic_operations`, on 8 bytes.
+    fn has_atomic(&self, operation: u16, st: u8) -> bool {
         let atomic = &self.caps.atomic;
+        let sizes = match st {
+            service::DCI | service::DCT => atomic.atomic_size_dc(),
+            _ => atomic.atomic_size_qp(),
+        };
         self.caps.general.atomic()
             && atomic.atomic_operations() & operation != 0
-            && atomic.atomic_size_qp() & ATOMIC_8_BYTES != 0
+            && sizes & ATOMIC_8_BYTES != 0
     }
 
-    /// Whether a QP does atomics at all.
-    pub(crate) fn has_atomics(&self) -> bool {
-        self.has_atomic(COMPARE_SWAP_OFFERED | FETCH_ADD_OFFERED)
+    /// Whether a QP of a service type does atomics at all.
+    pub(crate) fn has_atomics(&self, st: u8) -> bool {
+        self.has_atomic(COMPARE_SWAP_OFFERED | FETCH_ADD_OFFERED, st)
     }
 
     /// Key of the segment that ends a scatter list.

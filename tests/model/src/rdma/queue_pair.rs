@@ -152,7 +152,11 @@ impl Device {
             },
             pkey: self.vport.pkey(primary.pkey_index()),
             qkey: context.q_key(),
-            path: if kind.connected() && !matches!(qp.state, QpState::Reset | QpState::Init) {
+            dc_key: context.dc_access_key(),
+            path: if kind.connected()
+                && kind != QpKind::Dci
+                && !matches!(qp.state, QpState::Reset | QpState::Init)
+            {
                 self.connected_path(primary)
             } else {
                 None

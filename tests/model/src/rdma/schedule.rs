@@ -11,6 +11,7 @@ use crate::roce::env::{
 };
 use crate::roce::transport::Transport;
 use bareverbs_firmware_cmds::eq::QpEvents;
+use bareverbs_firmware_cmds::event::DctEvents;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::ControlWord;
 use core::time::Duration;
@@ -251,6 +252,25 @@ impl Device {
         let mut data = QpEvents::ZERO;
         data.set_type(EVENT_QP).set_qpn_rqn_sqn(qpn);
         self.event(io, kind, 0, &data.0);
+    }
+
+    /// An asynchronous event that names a target of dynamic connections.
+    pub(crate) fn dct_event(&mut self, io: &mut Io<'_>, number: u32, kind: u8) {
+        let mut data = DctEvents::ZERO;
+        data.set_dct_number(number);
+        self.event(io, kind, 0, &data.0);
+    }
+
+    /// A request with a wrong access key has come.
+    pub(crate) fn key_violated(&mut self, io: &mut Io<'_>, number: u32) {
+        let dct = self.qps.get_mut(number).and_then(|qp| qp.dct.as_mut());
+        let Some(dct) = dct else {
+            return;
+        };
+        dct.violations = dct.violations.saturating_add(1);
+        if core::mem::take(&mut dct.armed) {
+            self.dct_event(io, number, event::DCT_KEY_VIOLATION);
+        }
     }
 
     /// Whether no queue has something to do that it may do, and no frame is on its way round.

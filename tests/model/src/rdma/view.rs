@@ -169,6 +169,10 @@ impl Env for View<'_, '_> {
 
     fn event(&mut self, event: QpEvent) {
         let kind = match event {
+            QpEvent::TargetDrained => {
+                return self.device.dct_event(self.io, self.qpn, event::DCT_DRAINED);
+            }
+            QpEvent::KeyViolation => return self.device.key_violated(self.io, self.qpn),
             QpEvent::CommunicationEstablished => event::COMM_EST,
             QpEvent::SendQueueDrained => event::SQ_DRAINED,
             QpEvent::InvalidRequest => event::WQ_INVAL_REQ,

@@ -36,6 +36,10 @@ pub enum QpKind {
     XrcInitiator,
     /// The responding end of one: without queues; each request names the shared receive queue that it is for.
     XrcTarget,
+    /// The initiator of dynamic connections: sends requests to one target after the other, takes only responses.
+    Dci,
+    /// The target of dynamic connections: takes requests of many initiators.
+    Dct,
     /// Unreliable datagram.
     Ud,
     /// The general services QP: unreliable datagram, QPN 1 on the wire.
@@ -45,14 +49,19 @@ pub enum QpKind {
 }
 
 impl QpKind {
-    /// Whether the QP talks to one peer only.
+    /// Whether the QP talks to one peer only, or to one at a time.
     pub fn connected(self) -> bool {
         self.reliable() || self == QpKind::Uc
     }
 
     /// Whether what is lost is sent again.
     pub fn reliable(self) -> bool {
-        matches!(self, QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget)
+        matches!(self, QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget) || self.dynamic()
+    }
+
+    /// Whether its peers are no attribute of the QP.
+    pub fn dynamic(self) -> bool {
+        matches!(self, QpKind::Dci | QpKind::Dct)
     }
 
     /// What the packets say of the transport service.
@@ -61,6 +70,7 @@ impl QpKind {
             QpKind::Rc => Service::Rc,
             QpKind::Uc => Service::Uc,
             QpKind::XrcInitiator | QpKind::XrcTarget => Service::Xrc,
+            QpKind::Dci | QpKind::Dct => Service::Dc,
             QpKind::Ud | QpKind::Gsi | QpKind::Smi => Service::Ud,
         }
     }
@@ -186,7 +196,9 @@ pub struct QpConfig {
     pub pkey: u16,
     /// Q_Key that is matched (UD).
     pub qkey: u32,
-    /// The way to the peer; meaningless for UD and GSI. `None` before RTR.
+    /// Access key that requests have to name (DCT).
+    pub dc_key: u64,
+    /// The way to the peer; meaningless for UD, GSI and DCI. DCT: what is the same for all peers. `None` before RTR.
     pub path: Option<Path>,
     /// Whether acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
@@ -360,6 +372,17 @@ pub struct DatagramAddress {
     pub qkey: u32,
 }
 
+/// Where a request of an initiator of dynamic connections goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DcTarget {
+    /// Headers.
+    pub path: Path,
+    /// Number of the target.
+    pub number: u32,
+    /// Its access key.
+    pub key: u64,
+}
+
 /// A parsed send WQE. The transport owns these and hands them to [`Env::next_send`] to be filled again and again, so that
 /// their vectors keep their capacity.
 #[derive(Debug, Clone, Default)]
@@ -382,6 +405,8 @@ pub struct SendWork {
     pub signaled: bool,
     /// Destination (UD, GSI).
     pub datagram: Option<DatagramAddress>,
+    /// Destination (DCI).
+    pub target: Option<DcTarget>,
     /// The shared receive queue at the peer (XRC).
     pub xrc_srqn: u32,
     /// The message's pieces, in order.
@@ -531,6 +556,10 @@ pub enum QpEvent {
     InvalidRequest,
     /// The peer violated access rights (EQE 0x11).
     AccessViolation,
+    /// The target of dynamic connections is drained (EQE 0x1c).
+    TargetDrained,
+    /// A request with a wrong access key came to a target (EQE 0x1d).
+    KeyViolation,
     /// A local work queue failed (EQE 0x05).
     Fatal,
 }

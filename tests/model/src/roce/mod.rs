@@ -19,6 +19,10 @@
 //! | XRC: no such shared receive queue, or one of another XRC domain | NAK "remote access", event "access violation" at the target, as Linux' drivers report it |
 //! | XRC: rkeys and receive buffers | belong to the protection domain of the shared receive queue, as a target has none |
 //! | XRC: request for an initiator, response for a target | dropped silently |
+//! | DC: packets | RC's under the transport service 0b110 with a private header, which two models agree upon |
+//! | DC: wrong access key | NAK "remote access", counted, event "key violation" if armed; the target goes on |
+//! | DC: request that is refused | answered as on RC; that connection is over, the target goes on and has no event |
+//! | DC: target that is draining | requests are dropped silently: the initiator runs into its retry limit |
 //! | UC: request that is not allowed, or without a receive WQE | dropped silently, the QP stays in its state |
 //! | UD: no receive WQE, wrong Q_Key | dropped silently and counted |
 //! | UD: receive buffer without space for header and payload | "local length", the QP fails |
@@ -31,6 +35,7 @@
 pub mod codes;
 mod counter;
 mod datagram;
+mod dynamic;
 pub mod env;
 pub mod headers;
 mod memory;

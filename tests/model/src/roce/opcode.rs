@@ -14,6 +14,8 @@ pub enum Service {
     Cnp = 0x80,
     /// Extended reliable connection (annex A14).
     Xrc = 0xa0,
+    /// Dynamic connection.
+    Dc = 0xc0,
 }
 
 /// Operation and position in the message.
@@ -192,7 +194,7 @@ impl Opcode {
         Opcode { service, operation }
     }
 
-    /// The opcode of a byte, if it is one of RC, UC, UD, XRC or the CNP.
+    /// The opcode of a byte, if it is one of RC, UC, UD, XRC, DC or the CNP.
     pub fn from_byte(byte: u8) -> Option<Opcode> {
         OPCODES[usize::from(byte)].map(|(opcode, _)| opcode)
     }
@@ -207,6 +209,7 @@ impl Opcode {
             0x60 if matches!(operation, Op::SendOnly | Op::SendOnlyImm) => Service::Ud,
             0x80 if byte == 0x81 => Service::Cnp,
             0xa0 => Service::Xrc,
+            0xc0 => Service::Dc,
             _ => return None,
         };
         Some(Opcode { service, operation })
@@ -222,6 +225,11 @@ impl Opcode {
         self.service as u8 == Service::Xrc as u8 && !self.operation.is_response()
     }
 
+    /// Carries the header of dynamic connections: every request of one does, its responses do not.
+    pub const fn has_dceth(self) -> bool {
+        self.service as u8 == Service::Dc as u8 && !self.operation.is_response()
+    }
+
     /// Bytes of the extended headers behind the BTH.
     pub fn extended_len(self) -> usize {
         OPCODES[usize::from(self.byte())].map_or(0, |(_, len)| usize::from(len))
@@ -235,6 +243,7 @@ impl Opcode {
         let headers = [
             (self.service as u8 == Service::Ud as u8, 8),
             (self.has_xrceth(), 4),
+            (self.has_dceth(), 20),
             (op.has_reth(), 16),
             (op.has_atomic(), 28),
             (op.has_aeth(), 4),
@@ -278,8 +287,8 @@ mod tests {
             assert_eq!(opcode.byte(), byte);
             count += 1;
         }
-        // 23 of RC, 12 of UC, 2 of UD, CNP, 23 of XRC.
-        assert_eq!(count, 23 + 12 + 2 + 1 + 23);
+        // 23 of RC, 12 of UC, 2 of UD, CNP, 23 of XRC, 23 of DC.
+        assert_eq!(count, 23 + 12 + 2 + 1 + 23 + 23);
     }
 
     #[test]
@@ -306,6 +315,10 @@ mod tests {
         assert_eq!(len(0xb1), Some(4));
         assert_eq!(len(0xb3), Some(32));
         assert_eq!(len(0xb5), None);
-        assert_eq!(len(0xc4), None);
+        assert_eq!(len(0xc4), Some(20));
+        assert_eq!(len(0xcc), Some(36));
+        assert_eq!(len(0xd1), Some(4));
+        assert_eq!(len(0xd5), None);
+        assert_eq!(len(0xe4), None);
     }
 }

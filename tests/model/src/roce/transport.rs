@@ -6,6 +6,7 @@ pub use super::outgoing::{GSI_QKEY, GSI_QPN, MULTICAST_QPN, SMI_QPN, Scratch};
 
 use super::codes::Nak;
 use super::datagram::Datagram;
+use super::dynamic::Incomings;
 use super::env::{
     Counter, Encapsulation, Env, ErrorScope, Path, QpConfig, QpEvent, QpKind, QpState, Syndrome,
 };
@@ -26,7 +27,9 @@ pub struct Transport {
     requester: Requester,
     responder: Responder,
     datagram: Datagram,
-    /// Whether "communication established" or "send queue drained" was reported in the present state.
+    /// DCT: who is connected to it.
+    incomings: Incomings,
+    /// Whether "communication established", "send queue drained" or "target drained" was reported in the present state.
     reported: bool,
 }
 
@@ -39,8 +42,14 @@ impl Transport {
             requester: Requester::new(Psn::new(config.send_psn)),
             responder: Responder::new(Psn::new(config.recv_psn)),
             datagram: Datagram::new(Psn::new(config.send_psn)),
+            incomings: Incomings::default(),
             reported: false,
         }
+    }
+
+    /// Whether a target that was to be drained is.
+    pub fn drained(&self) -> bool {
+        self.config.kind == QpKind::Dct && self.config.state == QpState::Sqd && self.reported
     }
 
     /// The configuration, with the state that the transport is in.
@@ -83,7 +92,13 @@ impl Transport {
             self.template = template(&config);
         }
         match config.state {
-            QpState::Reset => *self = Transport::new(config),
+            QpState::Reset => {
+                let requester = self.requester.renewed(Psn::new(config.send_psn));
+                *self = Transport {
+                    requester,
+                    ..Transport::new(config)
+                };
+            }
             QpState::Err if old.state != QpState::Err => {
                 self.requester.flush(None, env);
                 self.responder.flush(None, env);
@@ -93,11 +108,14 @@ impl Transport {
                 self.responder = Responder::new(Psn::new(config.recv_psn));
             }
             QpState::Rts if matches!(old.state, QpState::Rtr | QpState::Init) => {
-                self.requester = Requester::new(Psn::new(config.send_psn));
+                self.requester = self.requester.renewed(Psn::new(config.send_psn));
                 self.datagram = Datagram::new(Psn::new(config.send_psn));
                 self.requester.reload_retries(&self.config);
             }
             QpState::Rts => self.requester.reload_retries(&self.config),
+            QpState::Sqd if config.kind == QpKind::Dct && old.state != QpState::Sqd => {
+                self.incomings.drain(env);
+            }
             _ => {}
         }
         self.requester.rearm(&self.config, now);
@@ -111,6 +129,15 @@ impl Transport {
         now: Duration,
         budget: usize,
     ) -> bool {
+        if self.config.kind == QpKind::Dct {
+            let mut left = budget;
+            let more = self.incomings.run(&self.config, env, scratch, &mut left);
+            if self.config.state == QpState::Sqd && !more && !self.reported {
+                self.reported = true;
+                env.event(QpEvent::TargetDrained);
+            }
+            return more;
+        }
         // A long READ must not starve the own requests, nor the other way round.
         let mut share = budget.div_ceil(2);
         let mut left = budget - share;
@@ -162,6 +189,10 @@ impl Transport {
             return;
         }
         env.count(Counter::PacketsReceived);
+        if self.config.kind == QpKind::Dct {
+            self.incomings.receive(&self.config, env, packet);
+            return;
+        }
         if self.config.state == QpState::Rtr && !self.reported {
             self.reported = true;
             env.event(QpEvent::CommunicationEstablished);
@@ -175,8 +206,8 @@ impl Transport {
                 return;
             }
             QpKind::Rc | QpKind::XrcTarget => self.responder.on_request(&self.config, env, packet),
-            // Only its responses belong to it.
-            QpKind::XrcInitiator => Ok(()),
+            // Only their responses belong to initiators, and a target's requests to its connections.
+            QpKind::XrcInitiator | QpKind::Dci | QpKind::Dct => Ok(()),
             QpKind::Uc => self.responder.on_unreliable(&self.config, env, packet),
             QpKind::Ud | QpKind::Gsi | QpKind::Smi => {
                 self.datagram.receive(&self.config, env, packet)
@@ -210,21 +241,33 @@ impl Transport {
         let config = &self.config;
         let bth = &packet.repr.bth;
         let direction = match config.kind {
-            QpKind::XrcInitiator => bth.opcode.operation.is_response(),
-            QpKind::XrcTarget => !bth.opcode.operation.is_response(),
+            QpKind::XrcInitiator | QpKind::Dci => bth.opcode.operation.is_response(),
+            QpKind::XrcTarget | QpKind::Dct => !bth.opcode.operation.is_response(),
             _ => true,
         };
         let state = match config.state {
-            QpState::Rts | QpState::Sqd => true,
+            // A target that is draining.
+            QpState::Sqd => config.kind != QpKind::Dct,
+            QpState::Rts => true,
             QpState::Rtr | QpState::Sqe => !bth.opcode.operation.is_response(),
             QpState::Reset | QpState::Init | QpState::Err => false,
         };
         let qpn = bth.destination_qpn;
         let qpn_fits = match config.kind {
-            QpKind::Rc | QpKind::Uc | QpKind::XrcInitiator | QpKind::XrcTarget => qpn == config.qpn,
+            kind if kind.connected() => qpn == config.qpn,
             QpKind::Ud => qpn == config.qpn || qpn == MULTICAST_QPN,
             QpKind::Gsi => qpn == GSI_QPN,
             QpKind::Smi => qpn == SMI_QPN,
+            _ => false,
+        };
+        let path = match config.kind {
+            QpKind::Dci => self
+                .requester
+                .initiator
+                .connection
+                .as_ref()
+                .map(|it| it.path()),
+            _ => config.path.as_ref(),
         };
         // The port has seen to the partitions of its management's QPs, which are members of all.
         let management = matches!(config.kind, QpKind::Gsi | QpKind::Smi);
@@ -234,9 +277,8 @@ impl Transport {
             && qpn_fits
             && (management || pkey_matches(bth.pkey, config.pkey))
             && (!config.kind.connected()
-                || config
-                    .path
-                    .is_some_and(|path| is_peer(&packet.repr.headers.path, &path)))
+                || config.kind == QpKind::Dct
+                || path.is_some_and(|path| is_peer(&packet.repr.headers.path, path)))
     }
 
     fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) {
@@ -275,7 +317,9 @@ impl Transport {
 }
 
 fn template(config: &QpConfig) -> Option<Template> {
-    config.path.map(|path| Template::new(&Headers::new(path)))
+    // Each of a target's connections has its own.
+    let path = config.path.filter(|_| !config.kind.dynamic());
+    path.map(|path| Template::new(&Headers::new(path)))
 }
 
 /// Two P_Keys match when their low 15 bits are the same and not zero, and at least one side is a full member.

@@ -80,6 +80,14 @@ headers! {
         qkey: U32,
         source_qpn: U32,
     }
+    /// Header of dynamic connections, which two models have agreed upon.
+    Dceth {
+        key: U64,
+        connection: U32,
+        /// Its first PSN.
+        first: U32,
+        source_qpn: U32,
+    }
     /// RDMA extended transport header (IBTA vol. 1, 9.3.3).
     Reth {
         addr: U64,

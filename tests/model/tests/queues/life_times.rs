@@ -93,7 +93,7 @@ fn what_cannot_be_created_is_refused_with_a_reason() {
         ),
         (
             |qpc| {
-                qpc.set_st(5);
+                qpc.set_st(6);
             },
             Syndrome::QpType,
         ),

@@ -414,6 +414,7 @@ pub(crate) fn config(kind: QpKind, side: usize, mtu: usize) -> QpConfig {
         },
         pkey: 0xffff,
         qkey: 0x1111_1111,
+        dc_key: 0,
         path: kind.connected().then(|| path_of(side)),
         advertise_credits: false,
         atomics_big_endian: false,

@@ -24,7 +24,7 @@ pub const GRH_LEN: usize = 40;
 /// Largest payload of one packet.
 pub const MAX_MTU: usize = 4096;
 /// Longest frame that [`Repr::emit`] writes.
-pub const MAX_FRAME: usize = super::headers::MAX_LEN + BTH_LEN + 28 + 8 + MAX_MTU + ICRC_LEN;
+pub const MAX_FRAME: usize = super::headers::MAX_LEN + BTH_LEN + 28 + 20 + MAX_MTU + ICRC_LEN;
 /// Bytes that a CNP has instead of a payload.
 const CNP_LEN: usize = 16;
 
@@ -71,6 +71,19 @@ pub struct Deth {
     pub source_qpn: u32,
 }
 
+/// Header of dynamic connections, in a form that is the models' own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dceth {
+    /// Access key of the target.
+    pub key: u64,
+    /// Number of the connection: those of one initiator rise.
+    pub connection: u32,
+    /// PSN of the connection's first request.
+    pub first: u32,
+    /// QPN of the initiator.
+    pub source_qpn: u32,
+}
+
 /// Atomic extended transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AtomicEth {
@@ -100,6 +113,8 @@ pub struct Extended {
     pub deth: Deth,
     /// XRC requests: the shared receive queue that the request is for.
     pub xrc_srqn: u32,
+    /// DC requests.
+    pub dc: Dceth,
     /// WRITE and READ requests.
     pub reth: Reth,
     /// Atomic requests.
@@ -119,6 +134,7 @@ impl Default for Extended {
         Extended {
             deth: Deth::default(),
             xrc_srqn: 0,
+            dc: Dceth::default(),
             reth: Reth::default(),
             atomic: AtomicEth::default(),
             aeth: Aeth {
@@ -323,6 +339,14 @@ impl PacketParts<'_> {
         if opcode.has_xrceth() {
             w.word(qpn(e.xrc_srqn));
         }
+        if opcode.has_dceth() {
+            w.put(wire::Dceth {
+                key: e.dc.key.into(),
+                connection: e.dc.connection.into(),
+                first: qpn(e.dc.first).into(),
+                source_qpn: qpn(e.dc.source_qpn).into(),
+            });
+        }
         let operation = opcode.operation;
         if operation.has_reth() {
             w.put(wire::Reth {
@@ -441,6 +465,15 @@ impl<'a> Packet<'a> {
         }
         if opcode.has_xrceth() {
             e.xrc_srqn = qpn(r.word().ok_or(short)?);
+        }
+        if opcode.has_dceth() {
+            let header: &wire::Dceth = r.take().ok_or(short)?;
+            e.dc = Dceth {
+                key: header.key.get(),
+                connection: header.connection.get(),
+                first: qpn(header.first.get()),
+                source_qpn: qpn(header.source_qpn.get()),
+            };
         }
         let operation = opcode.operation;
         if operation.has_reth() {

@@ -110,6 +110,12 @@ fn sample(path: Path, opcode: Opcode, rng: &mut Rng) -> Repr {
             source_qpn: rng.next_u32() & 0xff_ffff,
         },
         xrc_srqn: rng.next_u32() & 0xff_ffff,
+        dc: Dceth {
+            key: rng.next_u64(),
+            connection: rng.next_u32(),
+            first: rng.next_u32() & 0xff_ffff,
+            source_qpn: rng.next_u32() & 0xff_ffff,
+        },
         reth: Reth {
             addr: rng.next_u64(),
             rkey: rng.next_u32(),
@@ -137,6 +143,9 @@ fn sample(path: Path, opcode: Opcode, rng: &mut Rng) -> Repr {
         }
         if opcode.has_xrceth() {
             e.xrc_srqn = full.xrc_srqn;
+        }
+        if opcode.has_dceth() {
+            e.dc = full.dc;
         }
         if op.has_reth() {
             e.reth = full.reth;
@@ -378,9 +387,10 @@ fn refusals_are_typed() {
         Packet::parse(&frame).map(|_| ()).unwrap_err()
     };
     assert_eq!(check(4, 0, &|f| f[bth] = 0x15), ParseError::Opcode(0x15));
-    assert_eq!(check(4, 0, &|f| f[bth] = 0xc4), ParseError::Opcode(0xc4));
-    // The XRCETH is not there.
+    assert_eq!(check(4, 0, &|f| f[bth] = 0xe4), ParseError::Opcode(0xe4));
+    // The XRCETH is not there, nor the DC header.
     assert_eq!(check(4, 0, &|f| f[bth] = 0xa4), ParseError::Truncated);
+    assert_eq!(check(4, 0, &|f| f[bth] = 0xc4), ParseError::Truncated);
     assert_eq!(check(4, 0, &|f| f[bth + 1] |= 1), ParseError::Version);
     assert_eq!(check(4, 0, &|f| f[bth + 1] |= 0x30), ParseError::Payload);
     assert_eq!(

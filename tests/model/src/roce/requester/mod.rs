@@ -1,4 +1,4 @@
-//! Requester of connections (RC, UC, XRC): segmentation, acknowledgements, go-back-N, timers.
+//! Requester of connections (RC, UC, XRC, DC): segmentation, acknowledgements, go-back-N, timers.
 //!
 //! Messages are kept from the moment their WQE is fetched until it is completed, in order. `una` is the oldest PSN without
 //! an answer, `high` the one behind the newest ever sent; the cursor is where sending goes on. Going back means putting the
@@ -16,6 +16,7 @@ use self::message::Message;
 use self::packets::request;
 use self::queue::Queue;
 use super::codes;
+use super::dynamic::{Connection, Initiator};
 use super::env::{
     BadWqe, Counter, Env, QpConfig, QpKind, QpState, SendCompletion, SendOp, SendWork, Syndrome,
 };
@@ -52,6 +53,8 @@ pub(super) struct Requester {
     went_back: bool,
     deadline: Option<Duration>,
     rnr_until: Option<Duration>,
+    /// DCI: the target that it is connected to.
+    pub(super) initiator: Initiator,
 }
 
 /// What a message waits for when a packet of it was sent.
@@ -80,6 +83,15 @@ impl Requester {
             went_back: false,
             deadline: None,
             rnr_until: None,
+            initiator: Initiator::default(),
+        }
+    }
+
+    /// One that starts over.
+    pub(super) fn renewed(&self, psn: Psn) -> Requester {
+        Requester {
+            initiator: self.initiator.renewed(),
+            ..Requester::new(psn)
         }
     }
 
@@ -200,6 +212,9 @@ impl Requester {
         if message.is_local() || !config.kind.reliable() {
             return true;
         }
+        if self.offset == 0 && self.una != self.high && !self.is_connected(config, message) {
+            return false;
+        }
         if message.end().distance(self.una) > MAX_SPAN {
             return false;
         }
@@ -217,6 +232,15 @@ impl Requester {
             return false;
         }
         message.first.plus(self.offset).distance(self.una) < WINDOW
+    }
+
+    /// Whether a message goes to the present target; only those of DCIs may go to another one.
+    fn is_connected(&self, config: &QpConfig, message: &Message) -> bool {
+        config.kind != QpKind::Dci
+            || match (&self.initiator.connection, &message.work.target) {
+                (Some(connection), Some(target)) => connection.is_to(target),
+                _ => false,
+            }
     }
 
     fn send_one(
@@ -241,13 +265,23 @@ impl Requester {
             self.cursor += 1;
             return Waits::No;
         }
-        let Some(template) = template else {
+        if config.kind == QpKind::Dci
+            && let (0, Some(target)) = (self.offset, message.work.target)
+            && self.una == self.high
+        {
+            self.initiator.open(target, message.first, now);
+        }
+        let connection = self.initiator.connection.as_deref();
+        let Some(template) = connection.map(Connection::template).or(template) else {
             message.failed = Some(Syndrome::LocalQpOperation);
             return Waits::No;
         };
         let psn = message.first.plus(self.offset);
         let again = psn.before(self.high);
         let mut out = request(config, message, self.offset, psn);
+        if let Some(connection) = connection {
+            (out.destination_qpn, out.extended.dc) = connection.header(config);
+        }
         let last = message.is_read() || self.offset + 1 == message.packets;
         if config.kind.reliable() {
             self.since_ack_request += 1;
@@ -347,7 +381,7 @@ impl Requester {
             ssn,
             retries_left,
             rnr_left,
-            ..Requester::new(una)
+            ..self.renewed(una)
         };
     }
 

@@ -328,6 +328,22 @@ impl Responder {
         }
     }
 
+    /// Refuses a request for what is not the responder's to check.
+    pub(super) fn refuse(&mut self, psn: Psn, nak: Nak) {
+        self.nak(psn, AethSyndrome::Nak(nak));
+    }
+
+    /// Whether a receive WQE is in use.
+    pub(super) fn holds_recv(&self) -> bool {
+        self.holds_recv
+    }
+
+    /// Takes over the receive WQE that another one holds, for the next message.
+    pub(super) fn take_recv_of(&mut self, other: &mut Responder) {
+        self.recv = std::mem::take(&mut other.recv);
+        self.holds_recv = std::mem::take(&mut other.holds_recv);
+    }
+
     fn nak(&mut self, psn: Psn, syndrome: AethSyndrome) {
         self.responses.push_back(Response::Nak {
             psn,
