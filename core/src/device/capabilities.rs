@@ -200,12 +200,28 @@ impl Capabilities {
         self.hca.imaicl()
     }
 
+    /// Whether there are dynamic connections.
+    #[must_use]
+    pub fn has_dc(&self) -> bool {
+        self.hca.dct()
+    }
+
     /// Whether atomics work, with their results in the host's byte order.
     #[must_use]
     pub fn has_atomics(&self) -> bool {
+        self.has_atomics_of(AtomicCaps::atomic_size_qp)
+    }
+
+    /// Whether they do on dynamic connections.
+    #[must_use]
+    pub fn has_dc_atomics(&self) -> bool {
+        self.has_atomics_of(AtomicCaps::atomic_size_dc)
+    }
+
+    fn has_atomics_of(&self, sizes: fn(&AtomicCaps) -> u16) -> bool {
         self.atomic.is_some_and(|atomic| {
             atomic.atomic_operations() & 0b11 == 0b11
-                && atomic.atomic_size_qp() & 8 != 0
+                && sizes(&atomic) & 8 != 0
                 && atomic.atomic_req_8B_endianness_mode() == 1
         })
     }

@@ -349,6 +349,18 @@ impl Wqe<'_> {
         unsafe { put(self.place_at::<AT>().as_ptr(), first, second) };
     }
 
+    /// The same behind the first block, which the ring's end may part from the next one.
+    #[inline(always)]
+    pub(crate) fn put_behind<const AT: usize, A, B>(self, first: A, second: B)
+    where
+        A: Word<Raw = u64>,
+        B: Word<Raw = u64>,
+    {
+        const { assert!(AT >= BLOCK) };
+        // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
+        unsafe { put(self.place_at::<AT>().as_ptr(), first, second) };
+    }
+
     /// Writes a word of the first segment.
     #[inline(always)]
     pub(crate) fn put_word<W: Word<Raw = u64>>(self, word: W) {

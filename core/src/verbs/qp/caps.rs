@@ -55,19 +55,25 @@ pub enum QpKind {
     XrcSend,
     /// The target of an extended reliable connection.
     XrcRecv,
+    /// The initiator of dynamic connections.
+    Dci,
+    /// Their target.
+    Dct,
     /// Whole Ethernet frames.
     RawPacket,
 }
 
 #[cfg(test)]
 impl QpKind {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Rc,
         Self::Uc,
         Self::Ud,
         Self::Gsi,
         Self::XrcSend,
         Self::XrcRecv,
+        Self::Dci,
+        Self::Dct,
         Self::RawPacket,
     ];
 }
@@ -81,6 +87,8 @@ impl QpKind {
             Self::Ud => QpServiceType::Ud,
             Self::XrcSend | Self::XrcRecv => QpServiceType::Xrc,
             Self::Gsi => QpServiceType::Qp1,
+            Self::Dci => QpServiceType::Dci,
+            Self::Dct => QpServiceType::Dct,
             // It has no QP context.
             Self::RawPacket => return 0,
         }
@@ -101,7 +109,9 @@ impl QpKind {
             Self::Uc => 16 + 16,
             // Those of RC, and the number of the SRQ.
             Self::XrcSend => 16 + 16 + 16 + 16,
-            Self::XrcRecv => 0,
+            Self::XrcRecv | Self::Dct => 0,
+            // Those of RC, and the address vector.
+            Self::Dci => 16 + 48 + 16 + 16,
             // Control and address vector.
             Self::Ud | Self::Gsi => 16 + 48,
             // Control, Ethernet. Headers that have to be inline count as entries.
@@ -114,15 +124,18 @@ impl QpKind {
         match self {
             Self::Rc => 16 + 16,
             Self::XrcSend => 16 + 16 + 16,
-            Self::Uc | Self::XrcRecv | Self::Ud | Self::Gsi | Self::RawPacket => self.gathered(),
+            Self::Dci => 16 + 48 + 16,
+            Self::Uc | Self::XrcRecv | Self::Dct | Self::Ud | Self::Gsi | Self::RawPacket => {
+                self.gathered()
+            }
         }
     }
 
     /// Entries that a send WQE has room for if fewer are asked for. Those of connections take one without a check.
     const fn least_sge(self) -> u32 {
         match self {
-            Self::Rc | Self::Uc | Self::XrcSend => 1,
-            Self::XrcRecv | Self::Ud | Self::Gsi | Self::RawPacket => 0,
+            Self::Rc | Self::Uc | Self::XrcSend | Self::Dci => 1,
+            Self::XrcRecv | Self::Dct | Self::Ud | Self::Gsi | Self::RawPacket => 0,
         }
     }
 }
@@ -220,7 +233,7 @@ pub const fn queue_sizes(
         rq_stride: 0,
         cap: *asked,
     };
-    if asked.max_send_wr > 0 && !matches!(kind, QpKind::XrcRecv) {
+    if asked.max_send_wr > 0 && !matches!(kind, QpKind::XrcRecv | QpKind::Dct) {
         let (gathered, inlined) = (kind.gathered(), kind.inlined());
         let max_sge = limits.max_send_wqe.saturating_sub(gathered) / 16;
         if asked.max_send_sge > max_sge {
@@ -375,12 +388,13 @@ mod tests {
                     let (before, address) = match kind {
                         QpKind::Rc | QpKind::Uc => (16, 16),
                         QpKind::XrcSend => (16 + 16, 16),
+                        QpKind::Dci => (16 + 48, 16),
                         QpKind::Ud | QpKind::Gsi => (16 + 48, 0),
                         QpKind::RawPacket => (16 + 16, 0),
-                        QpKind::XrcRecv => continue,
+                        QpKind::XrcRecv | QpKind::Dct => continue,
                     };
                     let operands = match kind {
-                        QpKind::Rc | QpKind::XrcSend => 16,
+                        QpKind::Rc | QpKind::XrcSend | QpKind::Dci => 16,
                         _ => 0,
                     };
                     // The queues of connections take one entry without a check.

@@ -277,7 +277,10 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
                 },
                 short_inline: (sizes.cap.max_inline_data as usize).min(Wqe::SHORT),
                 max_sge: sizes.cap.max_send_sge as u8,
-                atomics: device.capabilities().has_atomics(),
+                atomics: match T::DYNAMIC {
+                    true => device.capabilities().has_dc_atomics(),
+                    false => device.capabilities().has_atomics(),
+                },
                 late: Late::none(Cursor::new(object.qpn)),
                 packets: Packets::NONE,
                 kind: PhantomData,

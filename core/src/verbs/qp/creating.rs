@@ -111,7 +111,7 @@ pub(crate) struct CreateQpArgs<'a, 'd, P: Platform> {
 }
 
 impl<P: Platform> CreateQpArgs<'_, '_, P> {
-    fn check(&self) -> Result<(), CreateQpError> {
+    pub(super) fn check(&self) -> Result<(), CreateQpError> {
         let same = |other: &Device<'_, P>| core::ptr::addr_eq(self.device, other);
         let cqs = [self.send_cq, self.recv_cq];
         if !cqs.iter().flatten().all(|cq| same(cq.device))
@@ -120,7 +120,7 @@ impl<P: Platform> CreateQpArgs<'_, '_, P> {
             return Err(CreateQpError::OtherDevice);
         }
         if let Some(srq) = self.srq {
-            if !matches!(self.kind, QpKind::Rc | QpKind::Ud) {
+            if !matches!(self.kind, QpKind::Rc | QpKind::Ud | QpKind::Dct) {
                 return Err(CreateQpError::NoSrq { kind: self.kind });
             }
             if srq.xrc {
@@ -134,6 +134,9 @@ impl<P: Platform> CreateQpArgs<'_, '_, P> {
         let xrc = matches!(self.kind, QpKind::XrcSend | QpKind::XrcRecv);
         if xrc && !caps.has_xrc() {
             return Err(CreateQpError::NoXrc);
+        }
+        if matches!(self.kind, QpKind::Dci | QpKind::Dct) && !caps.hca.dct() {
+            return Err(CreateQpError::NoDc);
         }
         Ok(())
     }
@@ -149,7 +152,7 @@ pub(crate) struct CreatingObject<'d, P: Platform> {
 }
 
 /// What a QP is made of, all of it there.
-struct Parts<'d, P: Platform> {
+pub(super) struct Parts<'d, P: Platform> {
     kind: QpKind,
     sizes: QueueSizes,
     block: DmaBuffer<'d, P>,
@@ -256,11 +259,9 @@ impl<'d, P: Platform> CreatingObject<'d, P> {
         let Some(parts) = self.parts.take() else {
             return;
         };
-        self.device.tables.free_qp(parts.index);
-        if used {
-            parts.block.quarantine();
-        }
-        release_singles(self.device, parts.kind);
+        let kind = parts.kind;
+        parts.discard(self.device, used);
+        release_singles(self.device, kind);
     }
 }
 
@@ -286,13 +287,21 @@ impl<P: Platform> Drop for CreatingObject<'_, P> {
 }
 
 impl<'d, P: Platform> Parts<'d, P> {
-    fn new(args: CreateQpArgs<'_, 'd, P>, base: Option<XrcNumbers>) -> Result<Self, CreateQpError> {
+    pub(super) fn new(
+        args: CreateQpArgs<'_, 'd, P>,
+        base: Option<XrcNumbers>,
+    ) -> Result<Self, CreateQpError> {
         let device = args.device;
+        let mut limits = device.queue_limits();
+        if args.kind == QpKind::Dci {
+            let longest = device.capabilities().hca.max_wqe_sz_sq_dc();
+            limits.max_send_wqe = limits.max_send_wqe.min(longest.into());
+        }
         let sizes = queue_sizes(
             args.kind,
             args.cap,
-            args.srq.is_some() || args.kind.is_xrc(),
-            &device.queue_limits(),
+            args.srq.is_some() || args.kind.is_xrc() || args.kind == QpKind::Dci,
+            &limits,
         )
         .map_err(CreateQpError::Cap)?;
         let layout = BlockLayout::new(&sizes);
@@ -327,8 +336,21 @@ impl<'d, P: Platform> Parts<'d, P> {
         RingPages::new(self.block.iova(), layout.rings.max(64), PageOffset::SixBits)
     }
 
+    /// Index of its slot.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Frees it where it is of no use. `used`: the device may still use the memory.
+    pub(super) fn discard(self, device: &Device<'_, P>, used: bool) {
+        device.tables.free_qp(self.index);
+        if used {
+            self.block.quarantine();
+        }
+    }
+
     /// The QP, which the device has now.
-    fn into_object(self, device: &'d Device<'d, P>, qpn: Qpn) -> QpObject<'d, P> {
+    pub(super) fn into_object(self, device: &'d Device<'d, P>, qpn: Qpn) -> QpObject<'d, P> {
         let Self { sizes, block, .. } = self;
         let layout = BlockLayout::new(&sizes);
         let slot = &device.tables.qps[self.index as usize];

@@ -109,6 +109,8 @@ pub enum CreateQpError {
     XrcSrq,
     /// The device, or the software interface agreed on, does not have XRC.
     NoXrc,
+    /// The device does not have dynamic connections (`dct`).
+    NoDc,
     /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
     NoUserIndex,
     /// There is a GSI queue pair already, and the port has one QP1.
@@ -132,6 +134,7 @@ impl fmt::Display for CreateQpError {
             Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
             Self::NoXrc => f.write_str("the device does not have XRC"),
+            Self::NoDc => f.write_str("the device does not have dynamic connections"),
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
             Self::GsiTaken => f.write_str(
                 "the port's QP1 is in use: one connection manager of the device owns it",

@@ -20,6 +20,9 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     /// Whether work requests name the SRQ that they are for.
     #[doc(hidden)]
     const XRC: bool = Self::KIND.is_xrc();
+    /// Whether work requests name the target that they are for.
+    #[doc(hidden)]
+    const DYNAMIC: bool = matches!(Self::KIND, QpKind::Dci);
     /// Whether work requests are whole frames.
     #[doc(hidden)]
     const PACKET: bool = matches!(Self::KIND, QpKind::RawPacket);
@@ -65,6 +68,9 @@ kinds! {
     XrcSend: true, true;
     /// Its target (`IBV_QPT_XRC_RECV`), which has no queues.
     XrcRecv: true, true;
+    /// The initiator of dynamic connections (`IBV_QPT_DRIVER` with `MLX5DV_DCTYPE_DCI`), which only sends. Each work request
+    /// names the target, a [`Dct`](crate::Dct), that it is for.
+    Dci: true, true;
     /// Whole Ethernet frames (`IBV_QPT_RAW_PACKET`): made by
     /// [`EthernetDomain::create_raw_packet_qp`](crate::EthernetDomain::create_raw_packet_qp).
     RawPacket: false, false;

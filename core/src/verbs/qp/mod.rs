@@ -32,6 +32,8 @@ pub mod caps;
 mod connect;
 pub(crate) mod create;
 pub(crate) mod creating;
+mod dci;
+mod dct;
 mod destroying;
 mod doorbell;
 mod init;
@@ -58,11 +60,13 @@ pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 pub use connect::Endpoint;
 pub use create::Qp;
 pub use creating::CreatingQp;
+pub use dci::DcTarget;
+pub use dct::{Dct, DctError, DctInitAttr};
 pub use destroying::DestroyingQp;
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
 pub use kind::{
-    Connected, Datagram, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc, Ud,
-    XrcRecv, XrcSend,
+    Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc,
+    Ud, XrcRecv, XrcSend,
 };
 pub use modify::ModifyError;
 pub use modifying::ModifyingQp;

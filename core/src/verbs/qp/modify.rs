@@ -358,7 +358,10 @@ impl<P: Platform> QpObject<'_, P> {
             (
                 QpAttrMask::MAX_QP_RD_ATOMIC,
                 attr.max_rd_atomic.into(),
-                depth(caps.log_max_ra_req_qp()),
+                depth(match self.kind {
+                    QpKind::Dci => caps.log_max_ra_req_dc(),
+                    _ => caps.log_max_ra_req_qp(),
+                }),
             ),
             (
                 QpAttrMask::MAX_DEST_RD_ATOMIC,

@@ -202,7 +202,7 @@ impl<P: Platform> QpObject<'_, P> {
     }
 
     /// The host's part of destruction. `gone`: the device no longer uses the block.
-    fn release(&mut self, gone: bool) {
+    pub(super) fn release(&mut self, gone: bool) {
         self.under_way = UnderWay::Gone;
         // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
         // the device is closed, which all QPs borrow.

@@ -411,8 +411,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let (id, flags) = (wr.wr_id, wr.flags);
         let inline = matches!(wr.data, SendData::Inline(_));
         match wr.op {
-            // There is no SRQ number for the peer.
-            _ if T::XRC => Err(PostError::Unsupported),
+            // There is no SRQ number for the peer, or no target.
+            _ if T::XRC || T::DYNAMIC => Err(PostError::Unsupported),
             SendOp::Send if T::PACKET => self.packet(id, flags, data),
             SendOp::Send if T::CONNECTED => {
                 self.build::<16, D>(id, Opcode::Send, 0, flags, data, |_| {})

@@ -141,12 +141,14 @@ pub struct Transition {
 #[must_use]
 pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Transition> {
     use QpAttrMask as M;
-    use QpKind::{Gsi, RawPacket, Rc, Uc, Ud, XrcRecv, XrcSend};
+    use QpKind::{Dci, Dct, Gsi, RawPacket, Rc, Uc, Ud, XrcRecv, XrcSend};
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 
     const NONE: QpAttrMask = M::empty();
     const INIT: QpAttrMask = M::PKEY_INDEX.union(M::PORT).union(M::ACCESS_FLAGS);
     const INIT_UD: QpAttrMask = M::PKEY_INDEX.union(M::PORT).union(M::QKEY);
+    // As Linux' `modify_dci_qp_is_ok` has them.
+    const INIT_DCI: QpAttrMask = M::PKEY_INDEX.union(M::PORT);
     const INIT_GSI: QpAttrMask = M::PKEY_INDEX.union(M::QKEY);
     const RTR_UC: QpAttrMask = M::AV.union(M::PATH_MTU).union(M::DEST_QPN).union(M::RQ_PSN);
     const RTR_RC: QpAttrMask = RTR_UC.union(M::MAX_DEST_RD_ATOMIC).union(M::MIN_RNR_TIMER);
@@ -181,12 +183,16 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
     const SQD_TARGET: QpAttrMask =
         SQD_RC.difference(M::RETRY_CNT.union(M::RNR_RETRY).union(M::MAX_QP_RD_ATOMIC));
 
-    // Apart from the others, with which it has no row in common: arms between theirs take several times the code.
-    if matches!(kind, RawPacket) && !matches!(to, Reset | Err) {
-        let (required, optional) = match (from, to) {
-            (Reset, Init) => (M::PORT, NONE),
-            (Init, Init | Rtr) => (NONE, NONE),
-            (Rtr | Rts, Rts) => (NONE, M::RATE_LIMIT),
+    // Apart from the others, with which they have no row in common: arms between theirs take several times the code.
+    if matches!(kind, RawPacket | Dci | Dct) && !matches!(to, Reset | Err) {
+        let (required, optional) = match (kind, from, to) {
+            (RawPacket, Reset, Init) => (M::PORT, NONE),
+            (RawPacket, Init, Init | Rtr) => (NONE, NONE),
+            (RawPacket, Rtr | Rts, Rts) => (NONE, M::RATE_LIMIT),
+            (Dci, Reset, Init) => (INIT_DCI, NONE),
+            (Dci, Init, Init) => (NONE, INIT_DCI),
+            (Dci, Init, Rtr) => (M::PATH_MTU, M::PKEY_INDEX),
+            (Dci, Rtr, Rts) => (RTS_RC, NONE),
             _ => return None,
         };
         return Some(Transition { required, optional });
@@ -404,6 +410,10 @@ mod tests {
         tgt SQD SQD: | PT AV TO MD AP AF PK RN PM
         ini SQE RTS: |
         tgt SQE RTS: |
+        dci RESET INIT: PK PT |
+        dci INIT INIT: | PK PT
+        dci INIT RTR: MT | PK
+        dci RTR RTS: TO RC RR SP MR |
         raw RESET INIT: PT |
         raw INIT INIT: |
         raw INIT RTR: |
@@ -421,6 +431,7 @@ mod tests {
                 "ud" => QpKind::Ud,
                 "ini" => QpKind::XrcSend,
                 "tgt" => QpKind::XrcRecv,
+                "dci" => QpKind::Dci,
                 "raw" => QpKind::RawPacket,
                 _ => QpKind::Gsi,
             };

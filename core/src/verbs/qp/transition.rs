@@ -31,6 +31,8 @@ pub(super) fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> Opt {
         (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Init) => {
             Opt::ACCESS | Opt::PKEY_INDEX | Opt::PRI_PORT
         }
+        (QpKind::Dci, Init, Init) => Opt::PKEY_INDEX | Opt::PRI_PORT,
+        (QpKind::Dci, Init, Rtr) => Opt::PKEY_INDEX,
         (QpKind::Uc, Init, Init) => Opt::RWE | Opt::PKEY_INDEX | Opt::PRI_PORT,
         (QpKind::Ud | QpKind::Gsi, Init, Init) => Opt::PKEY_INDEX | Opt::Q_KEY | Opt::PRI_PORT,
         (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => {

@@ -7,6 +7,7 @@ mod compressed;
 mod counters;
 mod damage;
 mod datagrams;
+mod dc;
 mod device_memory;
 mod endpoints;
 mod errors;
