@@ -82,11 +82,13 @@ impl<P: Platform> Device<'_, P> {
     }
 
     /// Asks whether there is a link and, if not, what keeps it down: the port's administration (PAOS; for a virtual function
-    /// QUERY_VPORT_STATE), or that nothing is at its other end. For saying why [`query_port`](Self::query_port) finds no
-    /// link.
+    /// QUERY_VPORT_STATE), or that nothing is at its other end. On InfiniBand a link is of no use before a subnet manager has
+    /// configured the port. For saying why [`query_port`](Self::query_port) does not find the port active.
     pub fn query_link(&self) -> Result<LinkStatus, CommandError> {
-        if self.query_port()?.state != PortState::Down {
-            return Ok(LinkStatus::Up);
+        match self.query_port()?.state {
+            PortState::Down => {}
+            PortState::Init | PortState::Armed => return Ok(LinkStatus::AwaitsManager),
+            _ => return Ok(LinkStatus::Up),
         }
         if self.function_kind() == FunctionKind::Virtual {
             if self.capabilities().link_layer() == LinkLayer::Ethernet {

@@ -62,6 +62,9 @@ pub enum LinkStatus {
     VportAdminDown,
     /// The port is up by administration and has no link: no cable, or nothing at its other end.
     NoCarrier,
+    /// There is a link, and the InfiniBand port waits for a subnet manager to give it an identifier and to make it active
+    /// ([`PortState::Init`], [`PortState::Armed`]).
+    AwaitsManager,
 }
 
 impl fmt::Display for LinkStatus {
@@ -73,6 +76,7 @@ impl fmt::Display for LinkStatus {
                 "down by administration of the host's physical function: ip link set DEVICE vf NUMBER state auto"
             }
             Self::NoCarrier => "down without a carrier: is the cable plugged in, and the other end up?",
+            Self::AwaitsManager => "up, but no subnet manager has made the port active: does one run, such as OpenSM?",
         })
     }
 }

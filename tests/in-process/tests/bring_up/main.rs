@@ -5,6 +5,7 @@ mod events;
 mod failures;
 mod firmware_pages;
 mod gid_table;
+mod manager;
 mod opening;
 mod settings;
 mod support;
