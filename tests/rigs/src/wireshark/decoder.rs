@@ -21,8 +21,8 @@ pub(super) fn view(frame: &[u8]) -> Result<Option<Vec<Field>>, String> {
     };
     let mut fields = headers(&packet);
     base(&packet, &mut fields);
-    // Behind the base header tshark does not dissect this service's packets.
-    if packet.repr.bth.opcode.service == Service::Xrc {
+    // Behind the base header tshark does not dissect these services' packets, and that of DC is the models' own.
+    if matches!(packet.repr.bth.opcode.service, Service::Xrc | Service::Dc) {
         return Ok(Some(fields));
     }
     transport(&packet, &mut fields);

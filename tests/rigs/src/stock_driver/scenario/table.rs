@@ -163,6 +163,18 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "dc",
+        about: "perftest's programs between two machines, over dynamic connections",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            script: include_str!("../scripts/dc.sh"),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "accidents",
         about: "what happens to cards, cables and machines while there is traffic",
         functions: 2,
