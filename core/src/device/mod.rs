@@ -205,7 +205,7 @@ impl<'s, P: Platform> Device<'s, P> {
             gid_writer: Mutex::new(()),
             chosen_mac: Mutex::new(None),
             l2_index: AtomicBool::new(false),
-            steering: SteeringUse::NONE,
+            steering: SteeringUse::new(),
             gsi_taken: AtomicBool::new(false),
             counter_set: AtomicU8::new(0),
             embedded_cpu: false,

@@ -54,11 +54,13 @@ pub(crate) struct SteeringUse {
 }
 
 impl SteeringUse {
-    pub(crate) const NONE: Self = Self {
-        root: AtomicBool::new(false),
-        front: AtomicBool::new(false),
-        queue: AtomicU32::new(0),
-    };
+    pub(crate) const fn new() -> Self {
+        Self {
+            root: AtomicBool::new(false),
+            front: AtomicBool::new(false),
+            queue: AtomicU32::new(0),
+        }
+    }
 
     /// The table that one in front may lead to.
     pub(super) fn queue_table(&self) -> Option<u32> {

@@ -167,11 +167,11 @@ impl Device {
             let key = rest.rest.first_chunk::<8>().ok_or(BAD)?;
             let key = DcKeyWord::read(key).dc_key();
             let to = self.parse_address(&mut rest)?;
-            work.target = Some(DcTarget {
+            work.target = Some(Box::new(DcTarget {
                 path: to.path,
                 number: to.remote_qpn,
                 key,
-            });
+            }));
         }
         if matches!(
             opcode,

@@ -405,8 +405,8 @@ pub struct SendWork {
     pub signaled: bool,
     /// Destination (UD, GSI).
     pub datagram: Option<DatagramAddress>,
-    /// Destination (DCI).
-    pub target: Option<DcTarget>,
+    /// Destination (DCI), apart from the others, of which most requests have none.
+    pub target: Option<Box<DcTarget>>,
     /// The shared receive queue at the peer (XRC).
     pub xrc_srqn: u32,
     /// The message's pieces, in order.

@@ -28,7 +28,7 @@ pub struct Transport {
     responder: Responder,
     datagram: Datagram,
     /// DCT: who is connected to it.
-    incomings: Incomings,
+    incomings: Option<Box<Incomings>>,
     /// Whether "communication established", "send queue drained" or "target drained" was reported in the present state.
     reported: bool,
 }
@@ -42,7 +42,7 @@ impl Transport {
             requester: Requester::new(Psn::new(config.send_psn)),
             responder: Responder::new(Psn::new(config.recv_psn)),
             datagram: Datagram::new(Psn::new(config.send_psn)),
-            incomings: Incomings::default(),
+            incomings: (config.kind == QpKind::Dct).then(Box::default),
             reported: false,
         }
     }
@@ -114,7 +114,9 @@ impl Transport {
             }
             QpState::Rts => self.requester.reload_retries(&self.config),
             QpState::Sqd if config.kind == QpKind::Dct && old.state != QpState::Sqd => {
-                self.incomings.drain(env);
+                if let Some(incomings) = &mut self.incomings {
+                    incomings.drain(env);
+                }
             }
             _ => {}
         }
@@ -129,9 +131,9 @@ impl Transport {
         now: Duration,
         budget: usize,
     ) -> bool {
-        if self.config.kind == QpKind::Dct {
+        if let Some(incomings) = &mut self.incomings {
             let mut left = budget;
-            let more = self.incomings.run(&self.config, env, scratch, &mut left);
+            let more = incomings.run(&self.config, env, scratch, &mut left);
             if self.config.state == QpState::Sqd && !more && !self.reported {
                 self.reported = true;
                 env.event(QpEvent::TargetDrained);
@@ -189,8 +191,8 @@ impl Transport {
             return;
         }
         env.count(Counter::PacketsReceived);
-        if self.config.kind == QpKind::Dct {
-            self.incomings.receive(&self.config, env, packet);
+        if let Some(incomings) = &mut self.incomings {
+            incomings.receive(&self.config, env, packet);
             return;
         }
         if self.config.state == QpState::Rtr && !self.reported {

@@ -266,10 +266,10 @@ impl Requester {
             return Waits::No;
         }
         if config.kind == QpKind::Dci
-            && let (0, Some(target)) = (self.offset, message.work.target)
+            && let (0, Some(target)) = (self.offset, message.work.target.as_deref())
             && self.una == self.high
         {
-            self.initiator.open(target, message.first, now);
+            self.initiator.open(*target, message.first, now);
         }
         let connection = self.initiator.connection.as_deref();
         let Some(template) = connection.map(Connection::template).or(template) else {
