@@ -252,26 +252,30 @@ impl QpObject {
         let mut recv = self.recv.lock();
         // SAFETY: with all three locks held there is no other reference to the QP or into it.
         let qp = unsafe { &mut *self.qp.get() };
+        if matches!(qp, Some(AnyQp::Raw(raw)) if raw.has_rules()) {
+            return Err(Errno::EBUSY);
+        }
         let taken = qp.take().ok_or(Errno::EINVAL)?;
-        let destroyed: std::result::Result<(), (AnyQp, Errno)> = match taken {
-            AnyQp::Raw(raw) => raw
-                .destroy()
-                .map_err(|kept| (AnyQp::Raw(kept), Errno::EBUSY)),
+        let destroyed = match taken {
+            AnyQp::Raw(raw) => {
+                raw.destroy();
+                Ok(())
+            }
             AnyQp::Rc(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Rc(kept), error.into())),
+                .map_err(|(kept, error)| (AnyQp::Rc(kept), error)),
             AnyQp::Uc(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Uc(kept), error.into())),
+                .map_err(|(kept, error)| (AnyQp::Uc(kept), error)),
             AnyQp::Ud(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Ud(kept), error.into())),
+                .map_err(|(kept, error)| (AnyQp::Ud(kept), error)),
             AnyQp::XrcSend(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error.into())),
+                .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error)),
             AnyQp::XrcRecv(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcRecv(kept), error.into())),
+                .map_err(|(kept, error)| (AnyQp::XrcRecv(kept), error)),
         };
         match destroyed {
             Ok(()) => {
@@ -283,7 +287,7 @@ impl QpObject {
                 let (send_queue, recv_queue) = kept.split();
                 *send = send_queue;
                 *recv = Some(recv_queue);
-                Err(error)
+                Err(error.into())
             }
         }
     }

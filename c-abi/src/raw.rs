@@ -129,15 +129,16 @@ impl RawQp {
         Ok(Self { qp, rules: 0 })
     }
 
-    /// Destroys it, unless rules name it. What the firmware does not give up stays with the device.
-    pub(crate) fn destroy(self) -> std::result::Result<(), Self> {
-        if self.rules != 0 {
-            return Err(self);
-        }
+    /// Whether rules send frames to it; then it cannot go.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.rules != 0
+    }
+
+    /// Destroys it. What the firmware does not give up stays with the device.
+    pub(crate) fn destroy(self) {
         if let Err(error) = self.qp.destroy() {
             log::error!("a raw packet QP: {error}");
         }
-        Ok(())
     }
 }
 
