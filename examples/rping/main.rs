@@ -79,7 +79,7 @@ impl Program for Options {
             Step::Served(_) | Step::Read | Step::Failed(_) => {}
         };
         let pings = match self.memory {
-            // Nobody reaches into a server's memory.
+            // No peer reaches into a server's memory.
             MemoryKind::Region | MemoryKind::Window => ping::serve(cm, &address, clients, step),
             MemoryKind::Indirect => ping::serve_from(cm, &address, clients, Indirect, step),
             MemoryKind::Device => {

@@ -411,7 +411,7 @@ fn refusal(memory: MemoryKind, change: fn(&mut Card)) -> String {
     change(&mut card);
     let world = Builder::new().function(card).threaded();
     let reported: Result<String> = node(world.platform(0), CLIENT, 1).run(|cm| {
-        // Nobody has to answer: to this end's own address there is a way without.
+        // No answer is needed: to this end's own address there is a way without.
         let address = AddrInfo {
             dst_addr: Some((CLIENT, PORT).into()),
             ..to_server()

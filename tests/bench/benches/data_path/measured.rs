@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::{
-    Completion, Cq, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote, SendFlags,
-    SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
+    Completion, Cq, DcTarget, Dci, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote,
+    SendFlags, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
 };
 
 use crate::platform::{Combining, Counting};
@@ -13,6 +13,7 @@ use crate::platform::{Combining, Counting};
 type Sends<'d> = SendQueue<'d, Counting, Rc>;
 type Combined<'d> = SendQueue<'d, Combining, Rc>;
 type Datagrams<'d> = SendQueue<'d, Counting, Ud>;
+type Initiator<'d> = SendQueue<'d, Counting, Dci>;
 
 /// The loop of all others with nothing in it: what is subtracted from each row, as from the peers' rows. The call of an
 /// operation, its arguments and the check of its result are part of it.
@@ -66,6 +67,10 @@ posting! {
     (send_ud, op_send_ud, Datagrams<'_>, |queue, id, flags: SendFlags, ah: &AddressHandle, sge: Sge| {
         let to = Destination { ah, remote_qpn: Qpn::from_low_bits(0x42), remote_qkey: 0x1111_1111 };
         queue.batch().send_to(id, flags, to, sge)
+    });
+    (send_dc, op_send_dc, Initiator<'_>, |queue, id, flags: SendFlags, ah: &AddressHandle, sge: Sge| {
+        let to = DcTarget { ah, dctn: Qpn::from_low_bits(0x42), access_key: 0x1111_1111 };
+        queue.batch().send(id, flags, to, sge)
     });
     (send_blue_flame, op_send_blue_flame, Combined<'_>, |queue, id, flags: SendFlags, sge: Sge| {
         queue.batch().send(id, flags, sge)

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::cq::{CqEntries, MiniFormat};
 use bareverbs_core::{
-    Config, Cq, CqInit, Cqs, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp, QpAttr,
-    QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qps, RKey, Rc, Remote, Resources, SendData,
-    SendFlags, SendOp, SendWr, Sge, Srqs, Ud,
+    Config, Cq, CqInit, Cqs, Dci, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp,
+    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qpn, Qps, RKey, Rc, Remote, Resources,
+    SendData, SendFlags, SendOp, SendWr, Sge, Srqs, Ud,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -188,6 +188,8 @@ impl<const COMBINING: bool> Setup<COMBINING> {
                     .set_max_wqe_sz_rq(512)
                     .set_log_max_cq_sz(22)
                     .set_cqe_compression(true)
+                    .set_dct(true)
+                    .set_max_wqe_sz_sq_dc(1024)
                     .set_bf(COMBINING)
                     .set_log_bf_reg_size(9);
             }
@@ -202,7 +204,7 @@ impl<const COMBINING: bool> Setup<COMBINING> {
         };
         // Left to the end of the process, as a program's main device is.
         let memory = Box::leak(Box::new(
-            Resources::<Qps<4>, Cqs<4>, Srqs<0>, PageChunks<8>>::new(),
+            Resources::<Qps<5>, Cqs<4>, Srqs<0>, PageChunks<8>>::new(),
         ));
         let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
         let gid = Gid::from_ipv4([10, 0, 0, 1].into());
@@ -218,14 +220,15 @@ pub(crate) struct Bench<'d> {
     pd: Pd<'d, Counting>,
     rc: Qp<'d, Counting, Rc>,
     ud: Qp<'d, Counting, Ud>,
+    dci: Qp<'d, Counting, Dci>,
     send_cq: Cq<'d, Counting>,
     recv_cq: Cq<'d, Counting>,
     /// Receives into a CQ that compresses.
     zipped: Qp<'d, Counting, Rc>,
     zipped_cq: Cq<'d, Counting>,
     ah: AddressHandle,
-    /// WQE counters of what comes next: RC sends, UD sends, receives, receives whose completions are compressed.
-    next: [u16; 4],
+    /// WQE counters of what comes next: RC sends, UD sends, receives, receives whose completions are compressed, DC sends.
+    next: [u16; 5],
 }
 
 /// The sum of the identifiers of a batch.
@@ -309,6 +312,8 @@ impl<'d> Bench<'d> {
         let mut rc = pd.create_qp::<Rc>(&mut init).expect("QP");
         init.cap = CAP;
         let mut ud = pd.create_qp::<Ud>(&mut init).expect("QP");
+        init.cap = CAP;
+        let mut dci = pd.create_qp::<Dci>(&mut init).expect("QP");
         let zipped_cq = device
             .create_cq(CqInit {
                 entries: CqEntries::compressed(MiniFormat::Checksum),
@@ -321,6 +326,7 @@ impl<'d> Bench<'d> {
         to_rts(&mut zipped);
         to_rts(&mut rc);
         to_rts(&mut ud);
+        to_rts(&mut dci);
         let attr = AhAttr {
             dmac: [2, 0, 0, 0, 0, 9],
             hop_limit: 64,
@@ -333,12 +339,13 @@ impl<'d> Bench<'d> {
             pd,
             rc,
             ud,
+            dci,
             send_cq,
             recv_cq,
             zipped,
             zipped_cq,
             ah,
-            next: [0; 4],
+            next: [0; 5],
         }
     }
 
@@ -403,10 +410,12 @@ impl<'d> Bench<'d> {
         );
     }
 
-    fn finish_datagrams(&mut self) {
-        let (cqn, qpn) = (self.send_cq.cqn().number(), self.ud.qpn().number());
-        self.complete((cqn, qpn), 0, 0x0a, self.next[1], 2, BATCH);
-        self.next[1] = self.next[1].wrapping_add(2 * BATCH as u16);
+    /// Sends that have an address vector: two blocks each.
+    fn finish_addressed(&mut self, qpn: Qpn, which: usize) {
+        let cqn = self.send_cq.cqn().number();
+        let first = self.next[which];
+        self.complete((cqn, qpn.number()), 0, 0x0a, first, 2, BATCH);
+        self.next[which] = first.wrapping_add(2 * BATCH as u16);
         assert_eq!(
             measured::poll_wcs(&mut self.send_cq, BATCH),
             (0..BATCH as u64).sum::<u64>()
@@ -510,7 +519,15 @@ impl<'d> Bench<'d> {
         measured::send_16(self.rc.send_queue(), BATCH, black_box(&[(SGE, flags); 16]));
         self.finish_sends(1, 0x0a, measured::poll_wcs);
         measured::send_ud(self.ud.send_queue(), BATCH, flags, &self.ah, black_box(SGE));
-        self.finish_datagrams();
+        self.finish_addressed(self.ud.qpn(), 1);
+        measured::send_dc(
+            self.dci.send_queue(),
+            BATCH,
+            flags,
+            &self.ah,
+            black_box(SGE),
+        );
+        self.finish_addressed(self.dci.qpn(), 4);
 
         measured::recv(self.rc.recv_queue(), BATCH, black_box(&SGE));
         self.finish_receives(measured::poll_16_resp, IDENTIFIERS);

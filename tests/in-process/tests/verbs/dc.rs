@@ -309,7 +309,7 @@ fn a_target_is_destroyed_under_traffic() {
             status = wc.status;
         }
         assert_ne!(status, WcStatus::Success);
-        // What the CQ still holds of it belongs to nobody.
+        // What the CQ still holds of it has no owner.
         assert!(
             lab.try_wait(&mut all.cq, MS)
                 .is_none_or(|wc| wc.qp_num == dctn)
