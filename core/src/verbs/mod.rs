@@ -5,6 +5,7 @@ pub mod cq;
 pub mod dm;
 pub mod mkey;
 pub mod mr;
+mod mr_error;
 pub mod mw;
 pub mod null_mr;
 pub mod pd;
