@@ -15,6 +15,7 @@ mod overlap;
 mod port;
 pub(crate) mod qos;
 pub(crate) mod register;
+pub(crate) mod steering_use;
 pub(crate) mod storage;
 pub(crate) mod tasks;
 mod teardown;
@@ -37,8 +38,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::capabilities::Capabilities;
 use crate::device::dma_buffer::DmaBuffer;
+use crate::device::steering_use::SteeringUse;
 use crate::device::storage::{DeviceSlot, Storage};
-use crate::ethernet::steering::SteeringUse;
 pub use crate::firmware::command_queue::TailIn;
 use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
 use crate::firmware::control::{Context, Control};

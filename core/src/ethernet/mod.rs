@@ -71,7 +71,7 @@ pub mod raw;
 mod recv;
 mod rss;
 mod send;
-pub(crate) mod steering;
+mod steering;
 mod strided;
 mod vport;
 mod work_queues;

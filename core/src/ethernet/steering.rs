@@ -11,8 +11,8 @@
 //! which frames get as far as the table.
 
 use core::alloc::Layout;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use bareverbs_firmware_cmds::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFteIn, DestFormat, DestroyFlowGroupIn,
@@ -43,30 +43,6 @@ const MULTICAST_BIT: Mac = [1, 0, 0, 0, 0, 0];
 const FIXED: u32 = 2;
 /// Entries behind those for addresses.
 const BEHIND: u32 = 2;
-
-/// Who has what the function receives: a device has one of these.
-pub(crate) struct SteeringUse {
-    /// Whether the root is taken, and whether there is a table in front of a queue's.
-    root: AtomicBool,
-    front: AtomicBool,
-    /// The table of the queue that has the root, plus 1; 0 without.
-    queue: AtomicU32,
-}
-
-impl SteeringUse {
-    pub(crate) const fn new() -> Self {
-        Self {
-            root: AtomicBool::new(false),
-            front: AtomicBool::new(false),
-            queue: AtomicU32::new(0),
-        }
-    }
-
-    /// The table that one in front may lead to.
-    pub(super) fn queue_table(&self) -> Option<u32> {
-        self.queue.load(Acquire).checked_sub(1)
-    }
-}
 
 /// The root of receive steering, which one queue or table has at a time, or the place in front of a queue's table; given
 /// back when dropped.

@@ -14,7 +14,8 @@ use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::{Cursor, Wqe};
 use crate::platform::Platform;
 use crate::types::sge::Sge;
-use crate::verbs::qp::kind::{Datagram, OnePeer, OneReliablePeer, QpType, XrcSend};
+use crate::verbs::qp::kind::{Datagram, OnePeer, OneReliablePeer, QpType, RawPacket, XrcSend};
+use crate::verbs::qp::packet::{DATA_AT, offload};
 use crate::verbs::qp::payload::{Nothing, Payload, put_atomic, put_remote};
 use crate::verbs::qp::send::{Request, SendQueue};
 use crate::verbs::qp::window::FENCED;
@@ -22,7 +23,9 @@ use crate::verbs::qp::wr::{Destination, PostError, Remote, SendFlags, given};
 use crate::verbs::qp::xrc::put_srqn;
 use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{ControlWord, InlineWord, Opcode, QKeyWord, SEGMENT_UNIT};
+use bareverbs_firmware_cmds::wqe::{
+    ControlWord, EthernetInlineWord, InlineWord, Opcode, QKeyWord, SEGMENT_UNIT,
+};
 
 /// What the opcodes of READ and atomics have in common, which take no inline data.
 const TAKES_NO_INLINE: u8 = Opcode::RdmaRead as u8;
@@ -530,6 +533,25 @@ impl<P: Platform, T: OneReliablePeer> OpenBatch<'_, '_, P, T> {
             } else {
                 put_atomic::<32>(wqe, swap_or_add, compare);
             }
+        });
+    }
+}
+
+impl<P: Platform> OpenBatch<'_, '_, P, RawPacket> {
+    /// Sends a frame, as [`Batch::send_packet`](crate::qp::send::Batch::send_packet): `ibv_wr_send`. Not for cards that require headers inline
+    /// ([`PostError::HeadersNotInline`]).
+    #[inline(always)]
+    pub fn send_packet(&mut self, wr_id: u64, flags: SendFlags) {
+        let packets = &self.queue.packets;
+        if packets.min_inline != 0 {
+            let needed = packets.min_inline;
+            return self.fail(PostError::HeadersNotInline { needed });
+        }
+        if flags.contains(SendFlags::IP_CSUM) && !packets.checksums {
+            return self.fail(PostError::NoChecksums);
+        }
+        self.begin::<DATA_AT, _>(wr_id, Opcode::Send, 0, flags, move |wqe| {
+            wqe.put::<SEGMENT_UNIT, _, _>(offload(flags), EthernetInlineWord(0));
         });
     }
 }

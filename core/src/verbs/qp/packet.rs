@@ -10,7 +10,6 @@ use bareverbs_firmware_cmds::wqe::{
 
 use crate::platform::Platform;
 use crate::verbs::qp::kind::{QpType, RawPacket};
-use crate::verbs::qp::open::OpenBatch;
 use crate::verbs::qp::payload::Payload;
 use crate::verbs::qp::send::Batch;
 use crate::verbs::qp::wr::{PostError, SendData, SendFlags, given};
@@ -18,7 +17,7 @@ use crate::verbs::qp::wr::{PostError, SendData, SendFlags, given};
 /// Bytes before the inline headers: the control segment, and most of the Ethernet segment.
 const HEADERS_AT: usize = SEGMENT_UNIT + ethernet::INLINE_START;
 /// Where data starts if no header is inline.
-const DATA_AT: usize = 2 * SEGMENT_UNIT;
+pub(super) const DATA_AT: usize = 2 * SEGMENT_UNIT;
 
 /// What a queue's frames need.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +41,7 @@ impl Packets {
 
 /// The first word of the Ethernet segment.
 #[inline(always)]
-fn offload(flags: SendFlags) -> EthernetOffloadWord {
+pub(super) fn offload(flags: SendFlags) -> EthernetOffloadWord {
     const BOTH: u8 = ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM;
     const { assert!(SendFlags::IP_CSUM.bits() == 1 << 4) };
     let mut word = EthernetOffloadWord(0);
@@ -82,25 +81,6 @@ impl<P: Platform> Batch<'_, '_, P, RawPacket> {
         data: SendData<'_>,
     ) -> Result<(), PostError> {
         self.long_packet(wr_id, flags, headers, data)
-    }
-}
-
-impl<P: Platform> OpenBatch<'_, '_, P, RawPacket> {
-    /// Sends a frame, as [`Batch::send_packet`]: `ibv_wr_send`. Not for cards that require headers inline
-    /// ([`PostError::HeadersNotInline`]).
-    #[inline(always)]
-    pub fn send_packet(&mut self, wr_id: u64, flags: SendFlags) {
-        let packets = &self.queue.packets;
-        if packets.min_inline != 0 {
-            let needed = packets.min_inline;
-            return self.fail(PostError::HeadersNotInline { needed });
-        }
-        if flags.contains(SendFlags::IP_CSUM) && !packets.checksums {
-            return self.fail(PostError::NoChecksums);
-        }
-        self.begin::<DATA_AT, _>(wr_id, Opcode::Send, 0, flags, move |wqe| {
-            wqe.put::<SEGMENT_UNIT, _, _>(offload(flags), EthernetInlineWord(0));
-        });
     }
 }
 
