@@ -175,8 +175,8 @@ impl SessionRing {
         first_tail
     }
 
-    /// The next CQE, with the index `ci`, if it is the title of a session: that is taken as it is, from [`minis`](Self::minis), and ended with
-    /// [`end`](Self::end).
+    /// The next CQE, with the index `ci`, if it is the title of a session: that is taken as it is, from
+    /// [`minis`](Self::minis), and ended with [`end`](Self::end).
     #[inline(always)]
     pub(crate) fn begin(&self, ci: u32) -> Option<Session> {
         let title = self.entries.at(ci);

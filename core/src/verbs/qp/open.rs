@@ -538,8 +538,8 @@ impl<P: Platform, T: OneReliablePeer> OpenBatch<'_, '_, P, T> {
 }
 
 impl<P: Platform> OpenBatch<'_, '_, P, RawPacket> {
-    /// Sends a frame, as [`Batch::send_packet`](crate::qp::send::Batch::send_packet): `ibv_wr_send`. Not for cards that require headers inline
-    /// ([`PostError::HeadersNotInline`]).
+    /// Sends a frame, as [`Batch::send_packet`](crate::qp::send::Batch::send_packet): `ibv_wr_send`. Not for cards that
+    /// require headers inline ([`PostError::HeadersNotInline`]).
     #[inline(always)]
     pub fn send_packet(&mut self, wr_id: u64, flags: SendFlags) {
         let packets = &self.queue.packets;

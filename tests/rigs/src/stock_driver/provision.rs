@@ -192,7 +192,7 @@ impl Provisions {
 }
 
 /// A program of an unpacked tree, or of elsewhere, called by `name`, run with that tree's dynamic linker and libraries.
-pub(crate) fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
+fn under(root: &Path, program: impl AsRef<Path>, name: &str) -> Command {
     let mut command = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
     command
         .arg("--library-path")
