@@ -14,6 +14,7 @@ use crate::descriptor::Events;
 use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
+use crate::raw::Frames;
 use crate::{cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, raw, receive, srq, xrc};
 
 /// A device that a program has opened.
@@ -22,6 +23,7 @@ pub(crate) struct ContextObject {
     pub(crate) verbs: verbs_context,
     pub(crate) hca: &'static Hca,
     pub(crate) events: Events<AsyncItem>,
+    pub(crate) frames: Frames,
 }
 
 impl ContextObject {
@@ -71,7 +73,12 @@ impl ContextObject {
             abi_compat: ptr::without_provenance_mut(usize::MAX),
             ..verbs.context
         };
-        let context = Box::new(Self { verbs, hca, events });
+        let context = Box::new(Self {
+            verbs,
+            hca,
+            events,
+            frames: Frames::default(),
+        });
         hca.registry
             .with(|objects| objects.contexts.push(&raw const *context));
         Ok(context)

@@ -22,7 +22,7 @@ use crate::abi::objects::{
 use crate::abi::requests::ibv_qp_ex;
 use crate::acks::Acks;
 use crate::async_event::Subject;
-use crate::context::context;
+use crate::context::{ContextObject, context};
 use crate::cq::cq;
 use crate::data_lock::DataLock;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
@@ -146,7 +146,8 @@ impl QpObject {
     unsafe fn create(recipe: &mut Recipe) -> Result<Box<Self>> {
         let attr = &mut recipe.attr;
         // SAFETY: the caller's promise.
-        let hca = unsafe { context(recipe.context) }?.hca;
+        let context = unsafe { context(recipe.context) }?;
+        let hca = context.hca;
         let mut cap = from_cap(&attr.cap);
         if matches!(attr.qp_type, IBV_QPT_RC | IBV_QPT_UC)
             && hca.device.capabilities().has_memory_windows()
@@ -155,7 +156,7 @@ impl QpObject {
             cap.max_inline_data = cap.max_inline_data.max(MwBind::SPACE);
         }
         // SAFETY: the caller's promise.
-        let qp = unsafe { any_qp(hca, recipe.pd, recipe.xrcd, attr, &mut cap) }?;
+        let qp = unsafe { any_qp(context, recipe.pd, recipe.xrcd, attr, &mut cap) }?;
         attr.cap = to_cap(&cap);
         // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
         let mut ex: ibv_qp_ex = unsafe { zeroed() };
@@ -298,7 +299,7 @@ impl QpObject {
 /// # Safety
 /// All pointers are NULL or objects that were created here.
 unsafe fn any_qp(
-    hca: &'static Hca,
+    context: &ContextObject,
     pd: *mut ibv_pd,
     xrcd: *mut crate::abi::objects::ibv_xrcd,
     attr: &ibv_qp_init_attr,
@@ -340,7 +341,8 @@ unsafe fn any_qp(
                 cap: *cap,
                 sq_sig_all,
             };
-            let qp = RawQp::create(pd, &hca.raw, &mut init)?;
+            let domain = context.frames.domain(context.hca.device)?;
+            let qp = RawQp::create(pd, domain, &mut init)?;
             *cap = init.cap;
             Ok(AnyQp::Raw(qp))
         }

@@ -1,7 +1,9 @@
 //! Raw packet QPs, and the rules that say which frames come to them: `ibv_create_flow`.
 //!
-//! What they need of a port is made when the first of them is: a transport domain, and a table of rules in front of the
-//! connection manager's queue, which gets the frames that no rule takes.
+//! What they need is made when the first of them is: a transport domain for each context, as with Linux's driver, and a table
+//! of rules for the port, in front of the connection manager's queue, which gets the frames that no rule takes. Of the frames
+//! that a QP sends to a group or to the port's own address, the QPs of other contexts get those that their rules name, and the
+//! QPs of its own context none.
 
 // UNSAFETY: reads structures of C, hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
@@ -18,6 +20,7 @@ use bareverbs_node::verbs::{
 use crate::abi::flow::*;
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
+use crate::context::context;
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{P, slots};
 use crate::pd::PdObject;
@@ -31,15 +34,17 @@ const AT_EACH: usize = 1024;
 
 type Rules = FlowTable<'static, 'static, P>;
 
-/// What the raw packet QPs of a device have in common.
+/// What the raw packet QPs of a context have in common.
 #[derive(Default)]
-pub(crate) struct Raw {
+pub(crate) struct Frames {
     domain: OnceLock<EthernetDomain<'static, P>>,
-    rules: Mutex<Option<Rules>>,
 }
 
-impl Raw {
-    fn domain(&self, device: &'static Device<'static, P>) -> Result<&EthernetDomain<'static, P>> {
+impl Frames {
+    pub(crate) fn domain(
+        &self,
+        device: &'static Device<'static, P>,
+    ) -> Result<&EthernetDomain<'static, P>> {
         if let Some(domain) = self.domain.get() {
             return Ok(domain);
         }
@@ -47,9 +52,21 @@ impl Raw {
         // Another thread may have been quicker; then this one goes.
         Ok(self.domain.get_or_init(|| made))
     }
+}
 
-    fn add(&self, object: &QpObject, target: Tirn, attr: &FlowAttr<'_>) -> Result<FlowRule> {
-        let domain = self.domain(object.hca.device)?;
+/// What the raw packet QPs of a device have in common.
+#[derive(Default)]
+pub(crate) struct Raw {
+    rules: Mutex<Option<Rules>>,
+}
+
+impl Raw {
+    fn add(
+        &self,
+        domain: &EthernetDomain<'static, P>,
+        target: Tirn,
+        attr: &FlowAttr<'_>,
+    ) -> Result<FlowRule> {
         let mut rules = lock(&self.rules);
         let rules = match &mut *rules {
             Some(rules) => rules,
@@ -121,10 +138,9 @@ pub(crate) struct RawQp {
 impl RawQp {
     pub(crate) fn create(
         pd: &PdObject,
-        raw: &Raw,
+        domain: &EthernetDomain<'static, P>,
         init: &mut QpInitHandles<'static, P>,
     ) -> Result<Self> {
-        let domain = raw.domain(pd.pd.device())?;
         let qp = domain.create_raw_packet_qp_by_handles(&pd.pd, init)?;
         Ok(Self { qp, rules: 0 })
     }
@@ -303,7 +319,10 @@ pub(crate) unsafe extern "C" fn create_flow(
             let AnyQp::Raw(raw) = qp else {
                 return Err(Errno::EINVAL);
             };
-            let rule = object.hca.raw.add(object, raw.qp.target()?, &attr)?;
+            // SAFETY: a context is there longer than its QPs.
+            let context = unsafe { self::context(object.ex.qp_base.context) }?;
+            let domain = context.frames.domain(object.hca.device)?;
+            let rule = object.hca.raw.add(domain, raw.qp.target()?, &attr)?;
             raw.rules += 1;
             Ok(rule)
         })?;

@@ -83,9 +83,6 @@ class Result(unittest.TextTestResult):
     def startTest(self, test):
         super().startTest(test)
         random.seed(test.id())
-        # What waits for frames that cannot come need not wait as long as the others.
-        is_raw = test.id().startswith('tests.test_flow.') or test.id().endswith('_raw_traffic')
-        tests.utils.POLL_CQ_TIMEOUT = 1 if is_raw else TIMEOUT
 
     def say(self, test, how, why=''):
         name = test.id().removeprefix('tests.')
@@ -111,7 +108,5 @@ class Result(unittest.TextTestResult):
 
 if __name__ == '__main__':
     import tests.base
-    import tests.utils
-    TIMEOUT = tests.utils.POLL_CQ_TIMEOUT
     tests.base.mp = type('mp', (), {'get_context': staticmethod(get_context)})
     unittest.main(module=tests, testRunner=unittest.TextTestRunner(resultclass=Result))
