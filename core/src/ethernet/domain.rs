@@ -116,6 +116,12 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         self.more.rqt_size()
     }
 
+    /// Whether the card fills in checksums of what it sends, and looks at those of what it receives.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.limits.checksums
+    }
+
     /// Creates a send queue and a receive queue. Nothing is received before a rule sends frames there.
     ///
     /// # Errors
@@ -314,6 +320,12 @@ pub struct IndirectionTable<'d, P: Platform> {
 }
 
 impl<P: Platform> IndirectionTable<'_, P> {
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.rqtn.unwrap_or(0)
+    }
+
     /// Entries.
     #[must_use]
     pub fn size(&self) -> u32 {

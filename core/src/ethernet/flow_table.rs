@@ -536,18 +536,44 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
     /// # Errors
     /// If the table has no such rule, or if the firmware refuses; then the rule holds on.
     pub fn remove(&mut self, rule: FlowRule) -> Result<(), FlowError> {
+        self.remove_entry(&rule)?;
+        Ok(self.destroy_group_of(&rule)?)
+    }
+
+    /// The same for a caller who keeps a rule that holds on.
+    ///
+    /// # Errors
+    /// The rule, and why it holds on.
+    pub fn try_remove(&mut self, rule: FlowRule) -> Result<(), (FlowRule, FlowError)> {
+        if let Err(error) = self.remove_entry(&rule) {
+            return Err((rule, error));
+        }
+        // The rule is gone. What is left of its group is there for the next one with the same fields.
+        if let Err(error) = self.destroy_group_of(&rule) {
+            log::warn!("a flow group stays with the device: {error}");
+        }
+        Ok(())
+    }
+
+    fn remove_entry(&mut self, rule: &FlowRule) -> Result<(), FlowError> {
         let index = rule.index as usize;
         if !self.slots.get(index).is_some_and(|slot| slot.used) {
             return Err(FlowError::Unknown);
         }
         self.delete_entry(index)?;
         self.slots[index].used = false;
+        Ok(())
+    }
+
+    /// Gives the group back that a removed rule was in, if it was the last one there.
+    fn destroy_group_of(&mut self, rule: &FlowRule) -> Result<(), CommandError> {
+        let index = rule.index as usize;
         let group = self.groups(0..self.slots.len());
         let first = group.take_while(|&(first, _)| first <= index).last();
-        if let Some((first, _)) = first {
-            self.destroy_group_if_empty(first)?;
+        match first {
+            Some((first, _)) => self.destroy_group_if_empty(first),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Rules that there are.

@@ -175,6 +175,30 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         pd: &Pd<'d, P>,
         init: &mut QpInitHandles<'d, P>,
     ) -> Result<RawPacketQp<'d, P>, RawPacketError> {
+        self.create_packet_queues(pd, init, true)
+    }
+
+    /// Creates a receive queue that an [indirection table](crate::IndirectionTable) can name, in state RESET:
+    /// `ibv_create_wq`. It is a raw packet QP without sends and without a target of its own; `IBV_WQS_RDY` is its INIT.
+    ///
+    /// # Errors
+    /// As [`create_raw_packet_qp`](Self::create_raw_packet_qp).
+    pub fn create_work_queue_by_handles(
+        &self,
+        pd: &Pd<'d, P>,
+        init: &mut QpInitHandles<'d, P>,
+    ) -> Result<RawPacketQp<'d, P>, RawPacketError> {
+        (init.cap.max_send_wr, init.cap.max_send_sge) = (0, 0);
+        init.cap.max_inline_data = 0;
+        self.create_packet_queues(pd, init, false)
+    }
+
+    fn create_packet_queues(
+        &self,
+        pd: &Pd<'d, P>,
+        init: &mut QpInitHandles<'d, P>,
+        target: bool,
+    ) -> Result<RawPacketQp<'d, P>, RawPacketError> {
         let (device, limits) = (self.device, &self.limits);
         let same = |other: &Device<'_, P>| core::ptr::addr_eq(device, other);
         let cqs = [&init.send_cq, &init.recv_cq];
@@ -229,7 +253,9 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             let ring = shape.0 as usize * shape.1 as usize;
             let memory = QueueMemory::new(device, ring, 0).map_err(CreateQpError::Memory)?;
             let queue = self.make_rq(pd, memory, shape, completes(&init.recv_cq))?;
-            tir = Some(Object::tir(device, self.domain.number(), queue.number())?);
+            if target {
+                tir = Some(Object::tir(device, self.domain.number(), queue.number())?);
+            }
             rq = Some(queue);
         }
         slot.index = None;

@@ -7,6 +7,7 @@
 //! | here | verbs |
 //! |---|---|
 //! | [`EthernetDomain::create_raw_packet_qp`](super::EthernetDomain::create_raw_packet_qp) | `ibv_create_qp` with `IBV_QPT_RAW_PACKET` |
+//! | [`EthernetDomain::create_work_queue_by_handles`](super::EthernetDomain::create_work_queue_by_handles) | `ibv_create_wq` |
 //! | [`RawPacketQp::modify`], [`query`](RawPacketQp::query) | `ibv_modify_qp`, `ibv_query_qp` |
 //! | [`Batch::send_packet`](crate::qp::send::Batch::send_packet), [`SendOp::Send`](crate::SendOp::Send) | `IBV_WR_SEND` |
 //! | [`SendFlags::IP_CSUM`](crate::SendFlags::IP_CSUM) | `IBV_SEND_IP_CSUM` |
@@ -109,7 +110,7 @@ impl<'d, P: Platform> RawPacketQp<'d, P> {
     /// Where rules send frames for it.
     ///
     /// # Errors
-    /// [`RawPacketError::NoReceiveQueue`] if it was created without receives.
+    /// [`RawPacketError::NoReceiveQueue`] if it was created without receives, or for indirection tables only.
     pub fn target(&self) -> Result<Tirn, RawPacketError> {
         let target = self.object.tir.as_ref();
         let target = target.ok_or(RawPacketError::NoReceiveQueue)?;

@@ -15,6 +15,7 @@ mod packets;
 mod queues;
 mod raw;
 mod raw_flows;
+mod raw_local;
 mod roce;
 mod rules;
 mod spread;
