@@ -15,7 +15,9 @@ use crate::device::{self, DeviceObject};
 use crate::failure::{Errno, Result, as_pointer, as_status};
 use crate::hca::Hca;
 use crate::raw::Frames;
-use crate::{cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, raw, receive, srq, xrc};
+use crate::{
+    counters, cq, cq_ex, dm, mr, mw, pd, poll, post, qp, query, raw, receive, srq, work_queue, xrc,
+};
 
 /// A device that a program has opened.
 #[repr(C)]
@@ -52,6 +54,15 @@ impl ContextObject {
         verbs.modify_cq = Some(cq::modify_cq);
         verbs.ibv_create_flow = Some(raw::create_flow);
         verbs.ibv_destroy_flow = Some(raw::destroy_flow);
+        verbs.create_counters = Some(counters::create_counters);
+        verbs.destroy_counters = Some(counters::destroy_counters);
+        verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
+        verbs.read_counters = Some(counters::read_counters);
+        verbs.create_wq = Some(work_queue::create_wq);
+        verbs.modify_wq = Some(work_queue::modify_wq);
+        verbs.destroy_wq = Some(work_queue::destroy_wq);
+        verbs.create_rwq_ind_table = Some(work_queue::create_rwq_ind_table);
+        verbs.destroy_rwq_ind_table = Some(work_queue::destroy_rwq_ind_table);
         verbs.sz = size_of::<verbs_context>();
         verbs.context = ibv_context {
             device: device.as_ptr(),

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
     AhAttr, CqHandle, Gid, ModifyError, MwBind, Qp, QpAttr, QpAttrMask, QpCap, QpInitHandles,
-    QpState, QpType, Qpn, Rc, RecvQueue, SrqHandle, Uc, Ud, XrcRecv, XrcSend,
+    QpState, QpType, Qpn, Rc, RecvQueue, SrqHandle, Tirn, Uc, Ud, XrcRecv, XrcSend,
 };
 
 use crate::abi::numbers::*;
@@ -31,6 +31,7 @@ use crate::pd::{PdObject, pd};
 use crate::post::{self, PostSend};
 use crate::raw::RawQp;
 use crate::registry::take_out;
+use crate::rss::RssQp;
 use crate::srq::srq;
 use crate::wr::{self, Opened};
 use crate::xrc::xrcd;
@@ -43,6 +44,7 @@ pub(crate) enum AnyQp {
     XrcSend(Qp<'static, P, XrcSend>),
     XrcRecv(Qp<'static, P, XrcRecv>),
     Raw(RawQp),
+    Rss(RssQp),
 }
 
 /// Does the same with a QP of any type.
@@ -55,6 +57,7 @@ macro_rules! any {
             AnyQp::XrcSend($inner) => $call,
             AnyQp::XrcRecv($inner) => $call,
             AnyQp::Raw(RawQp { qp: $inner, .. }) => $call,
+            AnyQp::Rss($inner) => $call,
         }
     };
 }
@@ -76,30 +79,49 @@ impl AnyQp {
         any!(self, qp => qp.state())
     }
 
+    /// Where rules send frames for it, and how many do.
+    pub(crate) fn steered(&mut self) -> Result<(Tirn, &mut u32)> {
+        match self {
+            Self::Raw(raw) => Ok((raw.qp.target()?, &mut raw.rules)),
+            Self::Rss(rss) => Ok((rss.target.number(), &mut rss.rules)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Whether rules send frames to it; then it cannot go.
+    fn has_rules(&self) -> bool {
+        match self {
+            Self::Raw(raw) => raw.rules != 0,
+            Self::Rss(rss) => rss.rules != 0,
+            _ => false,
+        }
+    }
+
     /// Its queues: first the send queue, which is of the QP's type.
-    fn split(&mut self) -> (SendHalf, NonNull<RecvQueue<'static>>) {
+    fn split(&mut self) -> (SendHalf, RecvHalf) {
         match self {
             Self::Rc(qp) => {
                 let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), recv.into())
+                (Some(NonNull::from(send).cast()), Some(recv.into()))
             }
             Self::Uc(qp) => {
                 let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), recv.into())
+                (Some(NonNull::from(send).cast()), Some(recv.into()))
             }
             Self::Ud(qp) => {
                 let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), recv.into())
+                (Some(NonNull::from(send).cast()), Some(recv.into()))
             }
             Self::XrcSend(qp) => {
                 let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), recv.into())
+                (Some(NonNull::from(send).cast()), Some(recv.into()))
             }
-            Self::XrcRecv(qp) => (None, qp.recv_queue().into()),
+            Self::XrcRecv(qp) => (None, Some(qp.recv_queue().into())),
             Self::Raw(RawQp { qp, .. }) => {
                 let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), recv.into())
+                (Some(NonNull::from(send).cast()), Some(recv.into()))
             }
+            Self::Rss(_) => (None, None),
         }
     }
 }
@@ -107,6 +129,9 @@ impl AnyQp {
 /// The send queue of a QP: a `SendQueue` of the QP's type, which those functions know that are made for the type. A target of
 /// XRC has none, nor has a QP that is destroyed.
 pub(crate) type SendHalf = Option<NonNull<()>>;
+
+/// The receive queue of a QP. One that hashes has none, nor has a QP that is destroyed.
+pub(crate) type RecvHalf = Option<NonNull<RecvQueue<'static>>>;
 
 /// A queue pair. Posting takes the lock of the send or of the receive queue; everything else takes both, after `control`.
 #[repr(C)]
@@ -117,7 +142,7 @@ pub(crate) struct QpObject {
     /// Points into `qp`, and is used with the lock held.
     pub(crate) send: DataLock<SendHalf>,
     /// The same.
-    pub(crate) recv: DataLock<Option<NonNull<RecvQueue<'static>>>>,
+    pub(crate) recv: DataLock<RecvHalf>,
     /// Work requests of `ibv_wr_*` that are not posted yet. Used with the lock of the send queue held.
     pub(crate) opened: UnsafeCell<Opened>,
     pub(crate) hca: &'static Hca,
@@ -158,6 +183,12 @@ impl QpObject {
         // SAFETY: the caller's promise.
         let qp = unsafe { any_qp(context, recipe.pd, recipe.xrcd, attr, &mut cap) }?;
         attr.cap = to_cap(&cap);
+        Ok(Self::new(hca, qp, recipe))
+    }
+
+    /// The object of a QP, which is known to the device's events from here on.
+    fn new(hca: &'static Hca, qp: AnyQp, recipe: &Recipe) -> Box<Self> {
+        let attr = &recipe.attr;
         // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
         let mut ex: ibv_qp_ex = unsafe { zeroed() };
         ex.qp_base = ibv_qp {
@@ -190,10 +221,14 @@ impl QpObject {
             acks: Acks::default(),
             path: Mutex::default(),
         });
-        object.with(|_| Ok(()))?;
-        hca.registry
-            .with(|objects| objects.qps.insert(number, &raw const *object));
-        Ok(object)
+        // Its queues become known to those who post.
+        let _ = object.with(|_| Ok(()));
+        // Those that hash have no number, and nothing happens to them.
+        if number != 0 {
+            hca.registry
+                .with(|objects| objects.qps.insert(number, &raw const *object));
+        }
+        object
     }
 
     /// Works on the QP as a whole: nothing is posted meanwhile.
@@ -207,7 +242,7 @@ impl QpObject {
         let result = work(qp);
         let (send_queue, recv_queue) = qp.split();
         *send = send_queue;
-        *recv = Some(recv_queue);
+        *recv = recv_queue;
         result
     }
 
@@ -253,13 +288,17 @@ impl QpObject {
         let mut recv = self.recv.lock();
         // SAFETY: with all three locks held there is no other reference to the QP or into it.
         let qp = unsafe { &mut *self.qp.get() };
-        if matches!(qp, Some(AnyQp::Raw(raw)) if raw.has_rules()) {
+        if qp.as_ref().is_some_and(AnyQp::has_rules) {
             return Err(Errno::EBUSY);
         }
         let taken = qp.take().ok_or(Errno::EINVAL)?;
         let destroyed = match taken {
             AnyQp::Raw(raw) => {
                 raw.destroy();
+                Ok(())
+            }
+            AnyQp::Rss(rss) => {
+                rss.destroy();
                 Ok(())
             }
             AnyQp::Rc(inner) => inner
@@ -287,7 +326,7 @@ impl QpObject {
                 let kept = qp.insert(kept);
                 let (send_queue, recv_queue) = kept.split();
                 *send = send_queue;
-                *recv = Some(recv_queue);
+                *recv = recv_queue;
                 Err(error.into())
             }
         }
@@ -439,6 +478,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_IND_TABLE
+        | IBV_QP_INIT_ATTR_RX_HASH
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     as_pointer(|| {
         // SAFETY: the caller's promise.
@@ -449,6 +490,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         {
             return Err(Errno::EOPNOTSUPP);
         }
+        let hashes = has(IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE);
         let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
         if send_ops.is_some_and(|ops| !wr::has_operations(attr.qp_type, ops)) {
             return Err(Errno::EOPNOTSUPP);
@@ -476,6 +518,16 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             },
             send_ops,
         };
+        if hashes {
+            // It has no queue to post to.
+            recipe.send_ops = None;
+            // SAFETY: the caller's promise.
+            let context = unsafe { self::context(context) }?;
+            // SAFETY: the same.
+            let rss = unsafe { RssQp::create(context, attr) }?;
+            let object = QpObject::new(context.hca, AnyQp::Rss(rss), &recipe);
+            return Ok(Box::into_raw(object).cast());
+        }
         // SAFETY: the caller's promise.
         let object = unsafe { QpObject::create(&mut recipe) }?;
         attr.cap = recipe.attr.cap;

@@ -8,17 +8,19 @@ use std::mem::zeroed;
 use std::ptr;
 
 use bareverbs_node::verbs::{
-    Capabilities, GidEntry, LinkLayer, LinkStatus, Platform, PortAttr, PortState, RoceVersion,
+    Capabilities, EthernetDomain, GidEntry, LinkLayer, LinkStatus, Platform, PortAttr, PortState,
+    RoceVersion,
 };
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr,
-    ibv_values_ex,
+    ibv_rss_caps, ibv_values_ex,
 };
 use crate::context::{ContextObject, context};
 use crate::failure::{Errno, Result, as_errno, as_number, as_status};
-use crate::hca::{Hca, MAX_CQ, MAX_QP, MAX_SRQ, OWN_QUEUES};
+use crate::hca::{Hca, MAX_CQ, MAX_QP, MAX_SRQ, OWN_QUEUES, P};
+use crate::rss;
 
 /// The port that every device has.
 pub(crate) const PORT: u8 = 1;
@@ -46,7 +48,8 @@ fn max_sge(caps: &Capabilities) -> u32 {
     send.min(u32::from(caps.hca.max_wqe_sz_rq()) / 16)
 }
 
-fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
+fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
+    let hca = context.hca;
     let caps = hca.device.capabilities();
     let port = hca.device.query_port()?;
     // SAFETY: numbers may be zero.
@@ -68,6 +71,9 @@ fn device_attr(hca: &Hca) -> Result<ibv_device_attr> {
     }
     if port.link_layer == LinkLayer::Ethernet && caps.hca.nic_flow_table() {
         flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
+    }
+    if frames(context).is_some_and(EthernetDomain::has_checksums) {
+        flags |= IBV_DEVICE_RAW_IP_CSUM;
     }
     attr.node_guid = port.node_guid.to_be();
     attr.sys_image_guid = port.system_image_guid.to_be();
@@ -193,7 +199,7 @@ pub unsafe extern "C" fn ibv_query_device(
     as_errno(|| {
         // SAFETY: the caller's promise.
         let context = unsafe { self::context(context) }?;
-        let found = device_attr(context.hca)?;
+        let found = device_attr(context)?;
         // SAFETY: the caller's promise.
         unsafe { attr.write(found) };
         Ok(())
@@ -219,7 +225,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let context = unsafe { self::context(context) }?;
         // SAFETY: numbers may be zero.
         let mut found: ibv_device_attr_ex = unsafe { zeroed() };
-        found.orig_attr = device_attr(context.hca)?;
+        found.orig_attr = device_attr(context)?;
         found.device_cap_flags_ex = found.orig_attr.device_cap_flags.into();
         found.phys_port_cnt_ex = 1;
         if let Some(khz) = context.hca.device.clock_khz() {
@@ -233,10 +239,42 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         if let Some(memory) = context.hca.device.query_device_memory()? {
             found.max_dm_size = memory.max_memic_size().into();
         }
+        packets(context, &mut found);
         // SAFETY: the caller's promise.
         unsafe { write_part(&found, attr, attr_size) };
         Ok(())
     })
+}
+
+/// What the context's raw packet QPs have in common, if the port has any.
+fn frames(context: &ContextObject) -> Option<&EthernetDomain<'static, P>> {
+    let caps = context.hca.device.capabilities();
+    if caps.link_layer() != LinkLayer::Ethernet || !caps.hca.nic_flow_table() {
+        return None;
+    }
+    context.frames.domain(context.hca.device).ok()
+}
+
+/// What raw packet QPs and receive queues can do.
+fn packets(context: &ContextObject, found: &mut ibv_device_attr_ex) {
+    let caps = context.hca.device.capabilities();
+    let Some(domain) = frames(context) else {
+        return;
+    };
+    if domain.has_checksums() {
+        found.raw_packet_caps |= IBV_RAW_PACKET_CAP_IP_CSUM;
+    }
+    found.max_wq_type_rq = 1 << caps.hca.log_max_rq();
+    let table = domain.max_indirection_table();
+    if table != 0 {
+        found.rss_caps = ibv_rss_caps {
+            supported_qpts: 1 << IBV_QPT_RAW_PACKET,
+            max_rwq_indirection_tables: 1 << caps.hca.log_max_rqt(),
+            max_rwq_indirection_table_size: table,
+            rx_hash_fields_mask: rss::FIELDS,
+            rx_hash_function: IBV_RX_HASH_FUNC_TOEPLITZ,
+        };
+    }
 }
 
 /// `ibv_query_rt_values_ex`, from the table of functions: the device's clock, in cycles, where its nanoseconds would be.

@@ -9,6 +9,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::{Mutex, OnceLock};
 
 use bareverbs_node::verbs::{
@@ -21,10 +22,11 @@ use crate::abi::flow::*;
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
 use crate::context::context;
+use crate::counters::{CountersObject, counters};
 use crate::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::hca::{P, slots};
 use crate::pd::PdObject;
-use crate::qp::{AnyQp, QpObject, qp};
+use crate::qp::{QpObject, qp};
 use crate::query::PORT;
 
 /// Priorities of rules: sixteen, as with Linux's driver, and two for the default types.
@@ -85,10 +87,13 @@ impl Raw {
         }
     }
 
-    fn remove(&self, rule: FlowRule) -> Result<()> {
+    /// Takes a rule away; gives it back if it holds on.
+    fn remove(&self, rule: FlowRule) -> std::result::Result<(), (FlowRule, Errno)> {
         match &mut *lock(&self.rules) {
-            Some(rules) => Ok(rules.remove(rule)?),
-            None => Err(Errno::EINVAL),
+            Some(rules) => rules
+                .try_remove(rule)
+                .map_err(|(rule, error)| (rule, error.into())),
+            None => Err((rule, Errno::EINVAL)),
         }
     }
 }
@@ -132,7 +137,7 @@ impl From<FlowError> for Errno {
 pub(crate) struct RawQp {
     pub(crate) qp: RawPacketQp<'static, P>,
     /// Rules that send frames to it.
-    rules: u32,
+    pub(crate) rules: u32,
 }
 
 impl RawQp {
@@ -143,11 +148,6 @@ impl RawQp {
     ) -> Result<Self> {
         let qp = domain.create_raw_packet_qp_by_handles(&pd.pd, init)?;
         Ok(Self { qp, rules: 0 })
-    }
-
-    /// Whether rules send frames to it; then it cannot go.
-    pub(crate) fn has_rules(&self) -> bool {
-        self.rules != 0
     }
 
     /// Destroys it. What the firmware does not give up stays with the device.
@@ -163,7 +163,10 @@ impl RawQp {
 struct FlowObject {
     c: ibv_flow,
     qp: *const QpObject,
-    rule: FlowRule,
+    /// What counts for it, or NULL.
+    counters: *const CountersObject,
+    /// There until it is taken away.
+    rule: Option<FlowRule>,
 }
 
 /// A structure of C behind a pointer, if it has the size that it says.
@@ -225,11 +228,11 @@ fn ports(from: &ibv_flow_tcp_udp_filter) -> PortFilter {
     }
 }
 
-/// A specification, and how many bytes it has.
+/// A specification, and how many bytes it has. Counters go to `counted`.
 ///
 /// # Safety
-/// There is one of the headers.
-unsafe fn spec(at: *const u8) -> Result<(FlowSpec, usize)> {
+/// There is one of the headers, whose counters were created here.
+unsafe fn spec(at: *const u8, counted: &mut *const CountersObject) -> Result<(FlowSpec, usize)> {
     // SAFETY: the caller's promise: type and size are the first fields of each, as of this one.
     let head = unsafe { at.cast::<ibv_flow_spec_action_drop>().read_unaligned() };
     let size = head.size;
@@ -271,7 +274,17 @@ unsafe fn spec(at: *const u8) -> Result<(FlowSpec, usize)> {
                 read::<ibv_flow_spec_action_drop>(at, size)?;
                 FlowSpec::ActionDrop
             }
-            // Headers inside tunnels, tunnels, counters, and other actions.
+            IBV_FLOW_SPEC_ACTION_COUNT => {
+                let c: ibv_flow_spec_counter_action = read(at, size)?;
+                let object = counters(c.counters)?;
+                // One counter has it all.
+                if !counted.is_null() {
+                    return Err(Errno::EINVAL);
+                }
+                *counted = object;
+                FlowSpec::ActionCount(object.id())
+            }
+            // Headers inside tunnels, tunnels, and other actions.
             _ => return Err(Errno::EOPNOTSUPP),
         }
     };
@@ -301,10 +314,11 @@ pub(crate) unsafe extern "C" fn create_flow(
         }
         // SAFETY: the specifications begin behind the rule, and the caller promises that they are there.
         let mut at = unsafe { attr.add(1) }.cast_const().cast::<u8>();
+        let mut counted = ptr::null();
         let mut specs = Vec::with_capacity(c.num_of_specs.into());
         for _ in 0..c.num_of_specs {
             // SAFETY: the same; each is as long as it says.
-            let (spec, size) = unsafe { self::spec(at) }?;
+            let (spec, size) = unsafe { self::spec(at, &mut counted) }?;
             specs.push(spec);
             at = at.wrapping_byte_add(size);
         }
@@ -315,17 +329,22 @@ pub(crate) unsafe extern "C" fn create_flow(
             flags: FlowFlags::from_bits(c.flags).ok_or(Errno::EINVAL)?,
         };
         log::debug!("ibv_create_flow: {attr:?}");
-        let rule = object.with(|qp| {
-            let AnyQp::Raw(raw) = qp else {
-                return Err(Errno::EINVAL);
-            };
-            // SAFETY: a context is there longer than its QPs.
-            let context = unsafe { self::context(object.ex.qp_base.context) }?;
-            let domain = context.frames.domain(object.hca.device)?;
-            let rule = object.hca.raw.add(domain, raw.qp.target()?, &attr)?;
-            raw.rules += 1;
+        // SAFETY: a context is there longer than its QPs.
+        let context = unsafe { context(object.ex.qp_base.context) }?;
+        let domain = context.frames.domain(object.hca.device)?;
+        // SAFETY: the caller's promise.
+        let counters = unsafe { counted.as_ref() };
+        counters.map_or(Ok(()), CountersObject::bind)?;
+        let added = object.with(|qp| {
+            let (target, rules) = qp.steered()?;
+            let rule = object.hca.raw.add(domain, target, &attr)?;
+            *rules += 1;
             Ok(rule)
-        })?;
+        });
+        if added.is_err() {
+            counters.inspect(|counters| counters.unbind());
+        }
+        let rule = Some(added?);
         log::info!(
             "ibv_create_flow: {:?} for {}",
             attr.kind,
@@ -338,6 +357,7 @@ pub(crate) unsafe extern "C" fn create_flow(
                 handle: 0,
             },
             qp: object,
+            counters: counted,
             rule,
         };
         Ok(Box::into_raw(Box::new(flow)).cast())
@@ -347,24 +367,28 @@ pub(crate) unsafe extern "C" fn create_flow(
 /// `ibv_destroy_flow`, from the table of functions.
 ///
 /// # Safety
-/// It was created here, its QP is there, and it is not used again.
+/// It was created here, its QP and its counters are there, and it is not used again after a success.
 pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
     as_errno(|| {
-        if flow.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's promise: it is a `FlowObject` in a box, and its QP cannot be destroyed before.
-        let (flow, object) = unsafe {
-            let flow = Box::from_raw(flow.cast::<FlowObject>());
-            let object = &*flow.qp;
-            (flow, object)
+        let flow = flow.cast::<FlowObject>();
+        // SAFETY: the caller's promise: it is a `FlowObject`, and neither its QP nor its counters can be destroyed before.
+        let (object, counters, rule) = unsafe {
+            let flow = flow.as_mut().ok_or(Errno::EINVAL)?;
+            (&*flow.qp, flow.counters.as_ref(), &mut flow.rule)
         };
         object.with(|qp| {
-            object.hca.raw.remove(flow.rule)?;
-            if let AnyQp::Raw(raw) = qp {
-                raw.rules -= 1;
+            let (_, rules) = qp.steered()?;
+            let gone = object.hca.raw.remove(rule.take().ok_or(Errno::EINVAL)?);
+            if let Err((kept, errno)) = gone {
+                *rule = Some(kept);
+                return Err(errno);
             }
+            *rules -= 1;
             Ok(())
-        })
+        })?;
+        counters.inspect(|counters| counters.unbind());
+        // SAFETY: the caller's promise: it was made by `create_flow`.
+        drop(unsafe { Box::from_raw(flow) });
+        Ok(())
     })
 }

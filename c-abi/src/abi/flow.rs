@@ -101,4 +101,24 @@ super::c_structures! {
         spec_type: c_int,
         size: u16,
     }
+
+    struct ibv_flow_spec_counter_action {
+        spec_type: c_int,
+        size: u16,
+        counters: *mut ibv_counters,
+    }
+
+    struct ibv_counters_init_attr {
+        comp_mask: u32,
+    }
+
+    struct ibv_counters {
+        context: *mut ibv_context,
+    }
+
+    struct ibv_counter_attach_attr {
+        counter_desc: c_int,
+        index: u32,
+        comp_mask: u32,
+    }
 }

@@ -16,6 +16,7 @@ pub mod numbers;
 pub mod objects;
 pub mod ops;
 pub mod requests;
+pub mod work_queue;
 
 /// Where a field of a structure lies.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
         requests::LAYOUTS,
         cma::LAYOUTS,
         flow::LAYOUTS,
+        work_queue::LAYOUTS,
     ]
     .into_iter()
     .flatten()

@@ -29,7 +29,10 @@ pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
 pub const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
 pub const IBV_DEVICE_XRC: c_uint = 1 << 20;
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
+pub const IBV_DEVICE_RAW_IP_CSUM: c_uint = 1 << 26;
 pub const IBV_DEVICE_MANAGED_FLOW_STEERING: c_uint = 1 << 29;
+
+pub const IBV_RAW_PACKET_CAP_IP_CSUM: u32 = 1 << 2;
 
 pub const IBV_MW_TYPE_1: c_int = 1;
 pub const IBV_MW_TYPE_2: c_int = 2;
@@ -54,7 +57,28 @@ pub const IBV_QPT_XRC_RECV: c_int = 10;
 pub const IBV_QP_INIT_ATTR_PD: u32 = 1 << 0;
 pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
 pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
+pub const IBV_QP_INIT_ATTR_IND_TABLE: u32 = 1 << 4;
+pub const IBV_QP_INIT_ATTR_RX_HASH: u32 = 1 << 5;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
+
+pub const IBV_WQT_RQ: c_int = 0;
+pub const IBV_WQ_INIT_ATTR_FLAGS: u32 = 1 << 0;
+pub const IBV_WQS_RESET: c_int = 0;
+pub const IBV_WQS_RDY: c_int = 1;
+pub const IBV_WQS_ERR: c_int = 2;
+pub const IBV_WQ_ATTR_STATE: u32 = 1 << 0;
+pub const IBV_WQ_ATTR_CURR_STATE: u32 = 1 << 1;
+pub const IBV_WQ_ATTR_FLAGS: u32 = 1 << 2;
+
+pub const IBV_RX_HASH_FUNC_TOEPLITZ: u8 = 1 << 0;
+pub const IBV_RX_HASH_SRC_IPV4: u64 = 1 << 0;
+pub const IBV_RX_HASH_DST_IPV4: u64 = 1 << 1;
+pub const IBV_RX_HASH_SRC_IPV6: u64 = 1 << 2;
+pub const IBV_RX_HASH_DST_IPV6: u64 = 1 << 3;
+pub const IBV_RX_HASH_SRC_PORT_TCP: u64 = 1 << 4;
+pub const IBV_RX_HASH_DST_PORT_TCP: u64 = 1 << 5;
+pub const IBV_RX_HASH_SRC_PORT_UDP: u64 = 1 << 6;
+pub const IBV_RX_HASH_DST_PORT_UDP: u64 = 1 << 7;
 
 pub const IBV_QP_EX_WITH_ALL_KNOWN: u64 = (1 << 13) - 1;
 
@@ -102,6 +126,11 @@ pub const IBV_FLOW_SPEC_TCP: c_int = 0x40;
 pub const IBV_FLOW_SPEC_UDP: c_int = 0x41;
 pub const IBV_FLOW_SPEC_ACTION_TAG: c_int = 0x1000;
 pub const IBV_FLOW_SPEC_ACTION_DROP: c_int = 0x1001;
+pub const IBV_FLOW_SPEC_ACTION_COUNT: c_int = 0x1003;
+
+pub const IBV_COUNTER_PACKETS: c_int = 0;
+pub const IBV_COUNTER_BYTES: c_int = 1;
+pub const IBV_READ_COUNTERS_ATTR_PREFER_CACHED: u32 = 1 << 0;
 
 pub const IBV_WC_SEND: c_int = 0;
 pub const IBV_WC_RDMA_WRITE: c_int = 1;
@@ -113,6 +142,7 @@ pub const IBV_WC_RECV: c_int = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
 
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub const IBV_WC_EX_WITH_FLOW_TAG: u64 = 1 << 9;
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
 /// The fields of completions that `create_cq_ex` can be asked for and that each device has: all before the timestamp.
 pub const IBV_WC_STANDARD_FLAGS: u64 = (1 << 7) - 1;

@@ -2,9 +2,12 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::flow::{ibv_flow, ibv_flow_attr};
+use super::flow::{
+    ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr, ibv_flow, ibv_flow_attr,
+};
 use super::objects::*;
 use super::requests::*;
+use super::work_queue::*;
 
 /// A function that is not offered: no program calls it, or `verbs.h` answers EOPNOTSUPP for it.
 pub type unused = *mut c_void;
@@ -54,10 +57,10 @@ super::c_structures! {
         query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
         advise_mr: unused,
         alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
-        read_counters: unused,
-        attach_counters_point_flow: unused,
-        create_counters: unused,
-        destroy_counters: unused,
+        read_counters: Option<unsafe extern "C" fn(*mut ibv_counters, *mut u64, u32, u32) -> c_int>,
+        attach_counters_point_flow: Option<unsafe extern "C" fn(*mut ibv_counters, *mut ibv_counter_attach_attr, *mut ibv_flow) -> c_int>,
+        create_counters: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_counters_init_attr) -> *mut ibv_counters>,
+        destroy_counters: Option<unsafe extern "C" fn(*mut ibv_counters) -> c_int>,
         reg_dm_mr: Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr>,
         alloc_dm: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm>,
         free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
@@ -70,11 +73,11 @@ super::c_structures! {
         alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
         modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
         post_srq_ops: unused,
-        destroy_rwq_ind_table: unused,
-        create_rwq_ind_table: unused,
-        destroy_wq: unused,
-        modify_wq: unused,
-        create_wq: unused,
+        destroy_rwq_ind_table: Option<unsafe extern "C" fn(*mut ibv_rwq_ind_table) -> c_int>,
+        create_rwq_ind_table: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_rwq_ind_table_init_attr) -> *mut ibv_rwq_ind_table>,
+        destroy_wq: Option<unsafe extern "C" fn(*mut ibv_wq) -> c_int>,
+        modify_wq: Option<unsafe extern "C" fn(*mut ibv_wq, *mut ibv_wq_attr) -> c_int>,
+        create_wq: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_wq_init_attr) -> *mut ibv_wq>,
         query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
         create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
         _priv: unused,

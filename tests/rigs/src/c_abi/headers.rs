@@ -28,6 +28,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("ibv_flow_spec_tcp_udp", "spec_type", "type"),
     ("ibv_flow_spec_action_tag", "spec_type", "type"),
     ("ibv_flow_spec_action_drop", "spec_type", "type"),
+    ("ibv_flow_spec_counter_action", "spec_type", "type"),
 ];
 
 /// Constants that no installed header has: of the file system's strings, of several flags together, or of rdma-core's

@@ -239,8 +239,8 @@ static void clocks(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(!ibv_destroy_qp(qp));
 	CHECK(!ibv_dereg_mr(mr));
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
-	/* What belongs to rules for packets, which there are not. */
-	init.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
+	/* What belongs to matching of tags, which there is not. */
+	init.wc_flags = IBV_WC_EX_WITH_TM_INFO;
 	CHECK(!ibv_create_cq_ex(context, &init) && errno == EOPNOTSUPP);
 }
 

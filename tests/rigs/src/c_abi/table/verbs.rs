@@ -23,6 +23,11 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "all functions work", 1),
         ],
     ),
+    alone(
+        "packets",
+        &["c:packets"],
+        &[(Server, "queues, hashes, marks and counters work", 1)],
+    ),
     Scenario {
         whole: true,
         ..alone(
