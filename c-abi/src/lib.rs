@@ -64,6 +64,7 @@ mod query;
 mod raw;
 mod receive;
 mod registry;
+mod rereg;
 mod resolver;
 mod rsocket;
 mod rss;

@@ -15,6 +15,7 @@ use crate::dm::DmRegion;
 use crate::failure::{Errno, Result, as_errno, as_pointer, guarded};
 use crate::hca::P;
 use crate::pd::pd;
+use crate::rereg;
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
@@ -207,8 +208,32 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// Changes a region: `ibv_rereg_mr`. The new one is registered before the old one is deregistered, so that a failure leaves the old
-/// one as it was; its keys are others afterwards.
+/// Gives a region other rights; false if its keys cannot stay.
+///
+/// # Safety
+/// Its domain is allocated.
+unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
+    // SAFETY: the caller's promise.
+    let pd = unsafe { pd(object.c.pd) }?;
+    let Region::Memory(mr) = &mut object.region else {
+        return Ok(false);
+    };
+    let to = Access::from_bits_truncate(required(access));
+    match rereg::change_access(pd, mr, to) {
+        Ok(()) => {
+            object.asked = access;
+            Ok(true)
+        }
+        Err(errno) => {
+            log::debug!("a region gets other keys: {errno:?}");
+            Ok(false)
+        }
+    }
+}
+
+/// Changes a region: `ibv_rereg_mr`. Where only its rights change, its keys stay if the device can do that. Else the new one is
+/// registered before the old one is deregistered, so that a failure leaves the old one as it was; its keys are others
+/// afterwards.
 ///
 /// # Safety
 /// The region was registered here; what `flags` name is as for `ibv_reg_mr`.
@@ -231,6 +256,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
         unsafe {
             let object = mr.cast::<MrObject>();
+            if flags == IBV_REREG_MR_CHANGE_ACCESS && keeps_keys(&mut *object, access as c_uint)? {
+                return Ok(());
+            }
             let old = &(*object).c;
             let Region::Memory(mr) = &(*object).region else {
                 return Err(Errno::EOPNOTSUPP);

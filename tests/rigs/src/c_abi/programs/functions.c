@@ -108,6 +108,7 @@ static void registration(struct ibv_context *context, struct ibv_pd *pd, struct 
 	/* Another access: the peer may write now. */
 	CHECK(!ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	CHECK(before.lkey == to->lkey && before.rkey == to->rkey);
 	memset(memory[0], 'a', 4096);
 	CHECK(write_page(qp, from, (uintptr_t)memory[1], to->rkey) == IBV_WC_SUCCESS);
 	CHECK(!memcmp(memory[0], memory[1], 4096));

@@ -13,6 +13,8 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "PORT_ACTIVE (4)", 1),
             (Server, "::ffff:10.0.0.1, RoCE v2", 1),
             (Server, "fd00::1, RoCE v2", 1),
+            (Server, "IP csum offload", 1),
+            (Server, "SUPPORT_RAW_PACKET", 1),
         ],
     ),
     alone(
