@@ -36,6 +36,8 @@ struct Count {
 pub(crate) struct Lane {
     /// Frames that went out, from the first port and from the second.
     pub(crate) sent: [u64; 2],
+    /// The same since the beginning.
+    pub(crate) in_all: [u64; 2],
     pub(crate) dropped: [u64; 2],
     pub(crate) garbage: u64,
     /// Time that its thread spent on bursts with frames.
@@ -56,12 +58,14 @@ impl fmt::Display for Rates {
             let frames = lane.sent[0] + lane.sent[1];
             writeln!(
                 f,
-                "lane {at}: {:.0} packets/s ({:.0} + {:.0}), {:.0} while at work, {} dropped",
+                "lane {at}: {:.0} packets/s ({:.0} + {:.0}), {:.0} while at work, {} dropped; {} + {} in all",
                 per_second(frames, self.time),
                 per_second(lane.sent[0], self.time),
                 per_second(lane.sent[1], self.time),
                 per_second(frames, lane.busy),
                 lane.dropped[0] + lane.dropped[1],
+                lane.in_all[0],
+                lane.in_all[1],
             )?;
         }
         let all: u64 = self
@@ -295,6 +299,7 @@ fn since(counts: &[Count], before: &[Lane]) -> Vec<Lane> {
     lanes
         .map(|(count, before)| Lane {
             sent: [0, 1].map(|side: usize| get(&count.sent[side]) - before.sent[side]),
+            in_all: [0, 1].map(|side: usize| get(&count.sent[side])),
             dropped: [0, 1].map(|side: usize| get(&count.dropped[side]) - before.dropped[side]),
             garbage: get(&count.garbage) - before.garbage,
             busy: Duration::from_nanos(get(&count.busy_ns)) - before.busy,
