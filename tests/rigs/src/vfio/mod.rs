@@ -6,6 +6,7 @@
 //!
 //! Logs are left in `target/rigs/vfio/log/KERNEL/SCENARIO/`.
 
+mod in_c;
 pub(crate) mod programs;
 mod table;
 

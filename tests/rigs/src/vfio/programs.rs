@@ -1,15 +1,16 @@
 //! What of this repository runs in the guests.
 
 use super::super::stock_driver::Program;
+use super::in_c;
 use bareverbs_bundle::LIBRARY;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::output;
 
-const EXAMPLES: [&str; 4] = ["rping", "devinfo", "perf", "cmtime"];
+const EXAMPLES: [&str; 6] = ["rping", "devinfo", "perf", "cmtime", "l2fwd", "dc"];
 
-/// Builds the examples, the driver's tests that need a device, and the libraries for C, without what only a debugger reads.
+/// Builds the examples, the driver's tests that need a device, the libraries for C, and programs in C, without what only a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let examples = examples(root, &EXAMPLES)?;
     // The name of a test's program contains a hash that only Cargo computes.
@@ -22,6 +23,7 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     )?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
     let libraries = bareverbs_bundle::build(Some(&root.join("target/rigs/vfio/bundle")), false)?;
+    let in_c = in_c::build(&root.join("target/rigs/vfio/in-c"))?;
     EXAMPLES
         .map(|name| (name, examples.join(name)))
         .into_iter()
@@ -29,6 +31,7 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
             ("on_device", tests),
             (LIBRARY, libraries.folder.join(LIBRARY)),
         ])
+        .chain(in_c)
         .map(|(name, from)| {
             let path = examples.join(format!("{name}.guest"));
             output(Command::new("strip").arg("-o").arg(&path).arg(from))?;

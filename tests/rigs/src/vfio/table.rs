@@ -311,24 +311,52 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "peers",
-        about: "our rping against rdma-core's on the stock driver, each as server and as client, in each kind of memory",
+        about: "our rping against rdma-core's on the stock driver, each as server and as client, in each kind of memory; dynamic connections",
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
             script: include_str!("scripts/peers.sh"),
+            prints: &[
+                (
+                    "dynamic connections, their client, our server",
+                    "initiator: 20000 bytes written and read, 3 messages, and a wrong key is refused",
+                ),
+                (
+                    "dynamic connections, our client, their server",
+                    "target: 20000 bytes, 3 messages",
+                ),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "frames",
+        about: "raw packet QPs at both ends, and our forwarder's queues between network devices of the stock driver",
+        functions: 4,
+        roce: false,
+        rounds: &[Boot {
+            machines: &[&[0, 1], &[2, 3]],
+            // Linux has as many queues.
+            processors: 4,
+            script: include_str!("scripts/frames.sh"),
             ..MACHINE
         }],
         ..SCENARIO
     },
     Scenario {
         name: "c-abi",
-        about: "Debian's rping and ib_write_bw on our libraries, against the same on rdma-core's and the stock driver",
+        about: "programs in C on our libraries, Debian's and for windows and indirect keys, against rdma-core's and the stock driver",
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
             script: include_str!("scripts/c-abi.sh"),
+            prints: &[
+                ("windows of ours", "14 passed"),
+                ("windows and indirect keys of theirs", "18 passed"),
+            ],
             ..MACHINE
         }],
         ..SCENARIO

@@ -49,3 +49,25 @@ client_server 120 'riostream, their client, our server' 'grep -q rlisten: /run/s
 serving=1
 client_server 120 'riostream, our client, their server' listening_cm 'riostream -T v -S 20000 -C 50' \
     "$ours riostream -T v -S 20000 -C 50 -s 10.0.0.2"
+
+# Each end reads and writes memory of the other's through memory windows, and of rdma-core's through indirect keys (mlx5dv, which
+# our libraries do not have) as well; what it may not do is refused.
+cases() {
+    for kind in "$@"; do
+        for what in used beyond readonly closed invalidated; do
+            # The other end cannot invalidate windows of type 1, nor indirect keys that mlx5dv makes.
+            case $kind:$what in
+            type1:invalidated | list:invalidated) ;;
+            *) printf ' %s:%s' $kind $what ;;
+            esac
+        done
+    done
+}
+serving=0
+client_server 120 'windows of ours' 'grep -q rdma_listen /run/server' "$ours /ours/keys owner 10.0.0.1 7500 $(cases type1 type2 post)" \
+    "/ours/keys user 10.0.0.1 7500 $(cases type1 type2 post)"
+serving=1
+client_server 120 'windows and indirect keys of theirs' listening_cm \
+    "/ours/keys owner 10.0.0.2 7500 $(cases type1 type2 post list)" \
+    "$ours /ours/keys user 10.0.0.2 7500 $(cases type1 type2 post list)"
+serving=0

@@ -51,3 +51,10 @@ done
 for memory in window indirect device; do
     our_client "$memory memory" "--memory $memory"
 done
+
+# Dynamic connections: each end's initiators, on the other's targets.
+client_server 60 "dynamic connections, their client, our server" 'grep -q listening /run/server' \
+    "/ours/dc -s $ours -a 10.0.0.1" '/ours/mlx5dv-dc client 10.0.0.1 7176'
+serving=1
+client_server 60 "dynamic connections, our client, their server" listening_cm '/ours/mlx5dv-dc server 10.0.0.2 7176' \
+    "/ours/dc -c $ours -a 10.0.0.2 -I 10.0.0.1"
