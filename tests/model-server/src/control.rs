@@ -7,6 +7,7 @@
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
 //! | `restart FUNCTION` | another driver resets the firmware, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
+//! | `temperature FUNCTION SENSOR EIGHTHS` | a sensor measures so many eighths of a degree Celsius |
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
 //! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | the faults of frames from here on, as a share of 1 |
 //! | `max-delay TIME` | how late they may come, as in 20us, 1ms or 2s |
@@ -16,6 +17,8 @@
 
 use crate::world::{Function, World};
 use connectx_model::link::setting::{self, Fault, Shown};
+use connectx_model::{Settings, TrafficClass};
+use std::fmt;
 use std::io::{self, Write};
 
 /// What a line asks for.
@@ -37,6 +40,7 @@ enum Mishap {
     Restart,
     Vanish,
     Pages(u32),
+    Temperature(u16, i16),
 }
 
 /// What a line of words asks for, or what is wrong with it.
@@ -60,6 +64,11 @@ fn parse(line: &str) -> Result<Event, String> {
         ["pages", function, count] => {
             let count = count.parse().map_err(|_| "how many pages?")?;
             (function, Mishap::Pages(count))
+        }
+        ["temperature", function, sensor, eighths] => {
+            let sensor = sensor.parse().map_err(|_| "which sensor?")?;
+            let eighths = eighths.parse().map_err(|_| "how warm?")?;
+            (function, Mishap::Temperature(sensor, eighths))
         }
         ["faults", "off"] => return Ok(Event::FaultsOff),
         ["faults"] => return Ok(Event::Faults),
@@ -118,11 +127,12 @@ fn check(world: &World, index: usize) -> Result<(), String> {
 /// What a driver that is gone must not have left, as the card sees it.
 fn print_state(world: &World, index: usize) -> Result<(), String> {
     check(world, index)?;
-    let (stats, reach, master) = world.with(index, |Function { model, port }| {
+    let (stats, reach, master, settings) = world.with(index, |Function { model, port }| {
         (
             model.stats(),
             port.memory.reach(),
             u8::from(model.is_bus_master()),
+            Set(model.settings().clone()),
         )
     });
     // The reader waits for this line, which has to be written before the next request is read.
@@ -133,10 +143,52 @@ fn print_state(world: &World, index: usize) -> Result<(), String> {
     writeln!(
         out,
         "state {index} commands={commands} reach={reach} master={master} doorbells={doorbells} \
-         blue-flame={blue_flame} blue-flame-missed={missed} compressed={compressed}"
+         blue-flame={blue_flame} blue-flame-missed={missed} compressed={compressed} {settings}"
     )
     .and_then(|()| out.flush())
     .map_err(|error| error.to_string())
+}
+
+/// Writes what is set of a port, a word for each.
+struct Set(Settings);
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(set) = self;
+        let numbers = |all: &[u8]| {
+            let all: Vec<String> = all.iter().map(u8::to_string).collect();
+            all.join(",")
+        };
+        let [send, receive] = set.pauses;
+        write!(
+            f,
+            "pauses={}{} pfc={:#x},{:#x} trust={} dscp={} classes={} fec={:#x}",
+            u8::from(send.port),
+            u8::from(receive.port),
+            send.priorities,
+            receive.priorities,
+            set.trust,
+            numbers(&set.dscp),
+            numbers(&set.classes),
+            set.fec
+        )?;
+        let column = |of: fn(&TrafficClass) -> u8| numbers(&set.bandwidth.each_ref().map(of));
+        write!(
+            f,
+            " groups={} bandwidth={} limits={} units={}",
+            column(|class| class.group),
+            column(|class| class.bandwidth),
+            column(|class| class.limit.1),
+            column(|class| class.limit.0)
+        )?;
+        write!(
+            f,
+            " ai-rate={} cnp-dscp={} cnp-priority={}",
+            set.reaction.rpg_ai_rate(),
+            set.notification.cnp_dscp(),
+            set.notification.cnp_802p_prio()
+        )
+    }
 }
 
 fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
@@ -151,6 +203,7 @@ fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
         Mishap::Restart => model.reset_firmware(),
         Mishap::Vanish => model.vanish(),
         Mishap::Pages(count) => model.set_page_appetite(count),
+        Mishap::Temperature(sensor, eighths) => model.set_temperature(port, sensor, eighths),
     });
     Ok(())
 }
@@ -158,6 +211,7 @@ fn strike(world: &World, index: usize, mishap: Mishap) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use connectx_model::{Config, Model};
 
     #[test]
     fn lines() {
@@ -168,11 +222,20 @@ mod tests {
         assert_eq!(parse("restart 2"), card(2, Mishap::Restart));
         assert_eq!(parse("vanish 3"), card(3, Mishap::Vanish));
         assert_eq!(parse("pages 0 40"), card(0, Mishap::Pages(40)));
+        assert_eq!(
+            parse("temperature 0 64 -8"),
+            card(0, Mishap::Temperature(64, -8))
+        );
         assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
         assert_eq!(parse("cable 1 4 down"), Ok(Event::Cable(1, 4, false)));
         assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
         assert_eq!(parse("faults"), Ok(Event::Faults));
         assert_eq!(parse("state 1"), Ok(Event::State(1)));
+        let plain = Set(Model::new(Config::new(1)).settings().clone()).to_string();
+        let words: Vec<&str> = plain.split(' ').collect();
+        assert_eq!(words[..3], ["pauses=00", "pfc=0x0,0x0", "trust=1"]);
+        assert_eq!(words[4..6], ["classes=0,1,2,3,4,5,6,7", "fec=0x0"]);
+        assert!(plain.ends_with("ai-rate=5 cnp-dscp=48 cnp-priority=6"));
         for bad in [
             "link",
             "link x up",
@@ -183,6 +246,8 @@ mod tests {
             "vanish",
             "vanish x",
             "pages 0 many",
+            "temperature 0 64",
+            "temperature 0 64 4096000",
             "loss",
             "loss 2",
             "faults on",

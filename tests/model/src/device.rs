@@ -202,7 +202,7 @@ impl Device {
         }
     }
 
-    /// Back to power-on, but for the clock, the statistics, the cable, the faults to come and what was found leaking.
+    /// Back to power-on, but for the clock, the statistics, the cable, what is set of the port, the faults to come and what was found leaking.
     pub(crate) fn reset(&mut self) {
         let fresh = Self::new(self.config.clone());
         let old = std::mem::replace(self, fresh);
@@ -213,6 +213,7 @@ impl Device {
         self.faults = old.faults;
         self.paused = old.paused;
         self.vport.link_up = old.vport.link_up;
+        self.vport.settings = old.vport.settings;
         // A subnet manager configures the card's port, independent of its driver.
         if old.vport.managed {
             self.vport.managed = true;

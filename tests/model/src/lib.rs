@@ -71,5 +71,6 @@ pub use host::{Host, IommuFault};
 pub use model::{Model, Objects};
 pub use objects::{Leak, ObjectKind};
 pub use port::module::{Module, Sensor};
+pub use port::settings::{Pauses, Settings, TrafficClass};
 pub use quirks::Quirks;
 pub use syndrome::{Status, Syndrome};

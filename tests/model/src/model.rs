@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::fault::Faults;
 use crate::host::Host;
 use crate::objects::Leak;
+use crate::port::settings::Settings;
 use core::time::Duration;
 
 /// A ConnectX-5-like physical function.
@@ -350,6 +351,12 @@ impl Model {
             intx: self.pci.intx(),
             ..self.device.stats
         }
+    }
+
+    /// What is set of the port.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.device.vport.settings
     }
 
     /// Objects and pages that drivers left behind at TEARDOWN_HCA and DISABLE_HCA since power-on.

@@ -4,8 +4,8 @@
 use bareverbs_core::firmware_cmds::congestion::CongestionPoint;
 use bareverbs_core::firmware_cmds::register::AccessRegisterIn;
 use bareverbs_core::{
-    AsyncEvent, Celsius, Device, FlowControl, MODULE_SENSORS, ModuleAddress, ModuleKind, Platform,
-    RegisterError, TailIn, Trust,
+    AsyncEvent, Celsius, Device, Fec, FlowControl, MODULE_SENSORS, ModuleAddress, ModuleKind,
+    Platform, RegisterError, TailIn, Trust,
 };
 use connectx_model::{Card as Kind, Config as Card, Module, Sensor};
 
@@ -107,6 +107,44 @@ fn settings_are_where_the_header_has_them() {
         ..FlowControl::default()
     }));
     device.close().expect("orderly");
+    assert_nothing_held(&world, "after close");
+}
+
+/// What `cargo rig stock-driver settings` has Linux do: its driver sets the error correction of the port, and settings are still
+/// there for the driver that comes after it.
+#[test]
+fn settings_outlast_a_driver() {
+    let world = world(Card::new(1));
+    let wanted = FlowControl {
+        send_pfc: 0x28,
+        obey_pfc: 0x28,
+        ..FlowControl::default()
+    };
+    for first in [true, false] {
+        let mut memory = Memory::new();
+        let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+        if first {
+            assert_eq!(device.query_fec(), Ok(Some(Fec::Rs528)));
+            // The port's, of all speeds: none at 100 Gb/s; Fire code, which it does not have there; none at 25 Gb/s.
+            let write = |at: usize, policy: u8| {
+                let mut pplm: [u8; 0x50] = of_port();
+                pplm[at] = policy;
+                let mut write = AccessRegisterIn::new();
+                write.set_register_id(0x5023);
+                let done = device.execute_with(&write, TailIn::Bytes(&pplm), &mut [0; 0x50]);
+                done.map(drop)
+            };
+            write(0x16, 1 << 4).expect("none");
+            write(0x16, 2 << 4).expect_err("Fire code");
+            write(0x17, 1 << 4).expect_err("25 Gb/s");
+            device.set_flow_control(wanted).expect("PFCC");
+            device.set_trust(Trust::Dscp).expect("QPTS");
+        }
+        assert_eq!(device.query_fec(), Ok(Some(Fec::Off)));
+        assert_eq!(device.query_flow_control(), Ok(wanted));
+        assert_eq!(device.query_trust(), Ok(Trust::Dscp));
+        device.close().expect("orderly");
+    }
     assert_nothing_held(&world, "after close");
 }
 

@@ -124,7 +124,7 @@ pub(super) fn access(
         (RegisterId::Qpdpm, _) => settings::qpdpm(device, tail, out, write),
         (RegisterId::Qtct, _) => settings::qtct(device, tail, out, write),
         (RegisterId::Qetcr, _) => settings::qetc(device, tail, out, write),
-        (RegisterId::Pplm, false) => settings::pplm(device, tail, out),
+        (RegisterId::Pplm, _) => settings::pplm(device, tail, out, write),
         (RegisterId::Mtcap, false) => settings::mtcap(device, tail, out),
         (RegisterId::Mtmp, _) => settings::mtmp(device, tail, out, write),
         (RegisterId::Mpcnt, false) => settings::mpcnt(tail, out),
@@ -140,7 +140,6 @@ pub(super) fn access(
             | RegisterId::Qcam
             | RegisterId::Pcam
             | RegisterId::Mcam
-            | RegisterId::Pplm
             | RegisterId::Mtcap
             | RegisterId::Mpcnt,
             true,

@@ -22,8 +22,10 @@ const MCIA_DATA: [usize; 2] = [48, 128];
 const NO_EEPROM: u8 = 1;
 /// MCIA: nothing answers at that address.
 const I2C_ERROR: u8 = 9;
+/// PPLM: no error correction.
+const NO_FEC: u8 = 1 << 0;
 /// PPLM: Reed-Solomon, RS(528,514), which 100GBASE-CR4 requires.
-const RS_528: u32 = 1 << 2;
+const RS_528: u8 = 1 << 2;
 
 impl Device {
     /// Whether the card has the register, by the masks of its capabilities, if the register is in one of them.
@@ -250,15 +252,32 @@ pub(super) fn qetc(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool
     Ok(output(out, &register)?)
 }
 
-pub(super) fn pplm(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
+/// Error correction: what the driver asks for at the cable's speed is in use at once. It does not correct anything.
+pub(super) fn pplm(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
     let mut register: PplmReg = input(tail)?;
     port(register.local_port())?;
+    let kept = &mut device.vport.settings.fec;
+    if write {
+        let others = register.fec_override_admin_56g()
+            | register.fec_override_admin_50g()
+            | register.fec_override_admin_25g()
+            | register.fec_override_admin_10g_40g();
+        let wanted = register.fec_override_admin_100g();
+        // Drivers leave to the port what it cannot do at a speed.
+        if others != 0 || !matches!(wanted, 0 | NO_FEC | RS_528) {
+            return Err(Syndrome::RegisterValue.into());
+        }
+        *kept = wanted;
+    }
+    let wanted = *kept;
     register = PplmReg::ZERO;
     register
         .set_local_port(1)
-        .set_fec_override_cap_100g(RS_528 as u8);
+        .set_fec_override_cap_100g(NO_FEC | RS_528)
+        .set_fec_override_admin_100g(wanted);
     if device.vport.up() {
-        register.set_fec_mode_active(RS_528);
+        let active = if wanted == 0 { RS_528 } else { wanted };
+        register.set_fec_mode_active(active.into());
     }
     Ok(output(out, &register)?)
 }

@@ -1,10 +1,12 @@
-//! What drivers set of the port: flow control, trust, traffic classes, congestion control. Each function has its own; on a
-//! card the functions of a port share them.
+//! What drivers set of the port: flow control, trust, traffic classes, error correction, congestion control. Each function has
+//! its own; on a card the functions of a port share them. They are the port's, so that a function's reset leaves them: Linux'
+//! driver asks for trust and priorities when it starts, as another may have set them (`mlx5e_trust_initialize`).
 
 use bareverbs_firmware_cmds::congestion::{
     CongControlRRoceEcnNp, CongControlRRoceEcnRp, CongestionPoint,
 };
 
+/// Priorities of a tag.
 pub(crate) const PRIORITIES: usize = 8;
 pub(crate) const DSCPS: usize = 64;
 pub(crate) const TRAFFIC_CLASSES: usize = 8;
@@ -15,38 +17,46 @@ pub(crate) const TRUST_PCP: u8 = 1;
 pub(crate) const TRUST_DSCP: u8 = 2;
 
 /// Pauses in one direction.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Pauses {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pauses {
     /// Of the whole port.
-    pub(crate) port: bool,
+    pub port: bool,
     /// Of priorities.
-    pub(crate) priorities: u8,
+    pub priorities: u8,
 }
 
 /// A traffic class.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct TrafficClass {
-    pub(crate) group: u8,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TrafficClass {
+    /// Its group, of which the higher goes first.
+    pub group: u8,
     /// Percent of the group's.
-    pub(crate) bandwidth: u8,
+    pub bandwidth: u8,
     /// Units and value of the rate limit.
-    pub(crate) limit: (u8, u8),
+    pub limit: (u8, u8),
 }
 
+/// What is set of a port.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// When sending, and when receiving.
-    pub(crate) pauses: [Pauses; 2],
+    pub pauses: [Pauses; 2],
     /// Watermarks of a stalled device: minor, critical.
     pub(crate) watermarks: [u16; 2],
-    pub(crate) trust: u8,
+    /// What frames' priorities are taken from: 1 the tag, 2 the IP header's DSCP.
+    pub trust: u8,
     /// Priority of each DSCP.
-    pub(crate) dscp: [u8; DSCPS],
+    pub dscp: [u8; DSCPS],
     /// Traffic class of each priority.
-    pub(crate) classes: [u8; PRIORITIES],
-    pub(crate) bandwidth: [TrafficClass; TRAFFIC_CLASSES],
-    pub(crate) reaction: CongControlRRoceEcnRp,
-    pub(crate) notification: CongControlRRoceEcnNp,
+    pub classes: [u8; PRIORITIES],
+    /// By traffic class.
+    pub bandwidth: [TrafficClass; TRAFFIC_CLASSES],
+    /// The error correction that is asked for at 100 Gb/s, as a mask of PPLM; 0 leaves it to the port.
+    pub fec: u8,
+    /// Parameters of congestion control where frames are sent.
+    pub reaction: CongControlRRoceEcnRp,
+    /// And where they are received.
+    pub notification: CongControlRRoceEcnNp,
     /// By [`CongestionPoint`] and priority: whether it is in force.
     pub(crate) congestion: [[bool; PRIORITIES]; 2],
 }
@@ -89,6 +99,7 @@ impl Settings {
                 group: class as u8,
                 ..whole
             }),
+            fec: 0,
             reaction,
             notification,
             congestion: [[true; PRIORITIES]; 2],
