@@ -80,19 +80,24 @@ const GUEST_REFUSE: &[&str] = &[
 /// split into more modules from one version to the next.
 const MODULES: &[&str] = &[
     "8021q",
+    "act_gact",
+    "cls_flower",
     // rdma_rxe asks for it by name.
     "crc32_generic",
     "ib_ipoib",
+    "ip_gre",
     "mlx5_core",
     "mlx5_ib",
     "null_blk",
     "nvme_rdma",
     "nvmet_rdma",
     "rdma_rxe",
+    "sch_ingress",
     "vfio_iommu_type1",
     "vfio_pci",
     "virtio_net",
     "virtio_pci",
+    "vxlan",
 ];
 
 /// The kernel that the guest boots.

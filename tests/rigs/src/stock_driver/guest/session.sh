@@ -67,8 +67,8 @@ exchange() {
 
 # ask FUNCTION WHAT: leaves in $answer the model's state of a function: how many `commands` it completed, how many bytes
 # of memory are in its `reach`, whether it is bus `master`, how many `doorbells` of send queues it saw, and of the
-# requests that came through them how many it took as they came (`blue-flame`) or had to fetch (`blue-flame-missed`), and how
-# many completions were `compressed`.
+# requests that came through them how many it took as they came (`blue-flame`) or had to fetch (`blue-flame-missed`), how
+# many completions were `compressed`, and what is set of the port, by the names that `control.rs` of the server has.
 asked=0
 ask() {
     asked=$((asked + 1))

@@ -36,6 +36,85 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     rounds: &[],
 };
 
+/// What programs show of a port's settings in `settings.sh`, and of its module, which is `Module::copper_cable`'s.
+pub(crate) const SETTINGS: &[(&str, &str)] = &[
+    (
+        "module",
+        "Identifier                                : 0x11 (QSFP28)",
+    ),
+    ("module", "100G Base-CR4"),
+    (
+        "module",
+        "BR Nominal                                : 25500Mbps",
+    ),
+    ("module", "Length (Copper or Active cable)           : 1m"),
+    (
+        "module",
+        "Transmitter technology                    : 0xa0 (Copper cable, unequalized)",
+    ),
+    (
+        "module",
+        "Vendor name                               : Bareverbs",
+    ),
+    (
+        "module",
+        "Vendor OUI                                : 02:c9:00",
+    ),
+    (
+        "module",
+        "Vendor PN                                 : MODEL-CABLE-1M",
+    ),
+    ("module", "Vendor rev                                : A1"),
+    (
+        "module",
+        "Vendor SN                                 : BV000001",
+    ),
+    (
+        "module",
+        "Date code                                 : 261125",
+    ),
+    (
+        "memory of the module",
+        "0x0090:\t\t00 00 01 a0 42 61 72 65 76 65 72 62 73 20 20 20",
+    ),
+    (
+        "memory of the module",
+        "0x00d0:\t\t20 20 20 20 32 36 31 31 32 35 20 20 00 00 67 9c",
+    ),
+    ("pauses when sending", "RX:\t\toff"),
+    ("pauses when sending", "TX:\t\ton"),
+    ("pauses both ways", "RX:\t\ton"),
+    ("pauses both ways", "TX:\t\ton"),
+    ("error correction", "Active FEC encoding: RS"),
+    ("without error correction", "Active FEC encoding: Off"),
+    ("error correction again", "Active FEC encoding: RS"),
+    (
+        "pauses of priorities",
+        "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:on 6:off 7:off",
+    ),
+    ("DSCPs", "dscp-prio 26:3 46:5"),
+    ("traffic classes", "tc-bw 0:40 1:60"),
+    ("traffic classes", "tc-tsa 0:ets 1:ets 2:strict"),
+    ("traffic classes", "prio-tc 0:0 1:0 2:0 3:1 4:0 5:2 6:0 7:0"),
+    ("limit", "tc-maxrate 0:0bit 1:80Mbit"),
+    ("parameters of congestion control", "np_cnp_dscp 48"),
+    ("parameters of congestion control", "rp_byte_reset 32767"),
+    ("parameters of congestion control", "rp_dce_tcp_g 1019"),
+    (
+        "parameters of congestion control",
+        "rp_initial_alpha_value 1023",
+    ),
+    ("parameters of congestion control", "rp_time_reset 300"),
+    (
+        "counters of the link to the host",
+        "rx_pci_signal_integrity: 0",
+    ),
+    ("counters of priorities", "rx_prio3_pause: 0"),
+    ("rdma statistic", "np_ecn_marked_roce_packets 0"),
+    ("health", "state healthy error 0"),
+    ("queue pairs", "state RTS"),
+];
+
 pub(in super::super) const ALL: &[Scenario] = &[
     Scenario {
         name: "infiniband",
@@ -214,6 +293,17 @@ pub(in super::super) const ALL: &[Scenario] = &[
             machines: &[&[0], &[1]],
             script: include_str!("../scripts/steering.sh"),
             prints: &[("rules", "ntuple-filters: on")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "settings",
+        about: "what Linux's programs read and set of the port, its module and its sensors",
+        rounds: &[Boot {
+            script: include_str!("../scripts/settings.sh"),
+            prints: SETTINGS,
+            driver_warns: &[("heat", "High temperature on sensors")],
             ..BOOT
         }],
         ..SCENARIO
