@@ -99,6 +99,8 @@
 
 pub mod engine;
 pub mod ip;
+#[cfg(feature = "infiniband")]
+pub mod ipoib;
 pub mod mad;
 pub mod rdma;
 pub mod sa;
