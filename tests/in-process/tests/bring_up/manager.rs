@@ -6,12 +6,15 @@ use std::time::Duration;
 use bareverbs_core::{AsyncEvent, Device, LinkStatus, Platform, PortState};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
-use connectx_model::link::Link;
+use connectx_model::link::fault::Rates;
+use connectx_model::link::{Cable, Link};
 use connectx_model::roce::packet::reseal;
 
 use crate::support::{Memory, assert_nothing_held, quick};
 
 const MS: Duration = Duration::from_millis(1);
+/// Subnets with faults.
+const SEEDS: u64 = 300;
 /// The cable's end that is the manager's.
 const END: usize = 1;
 /// Where the datagram is in a frame.
@@ -72,6 +75,30 @@ struct Manager {
 impl Manager {
     /// Sets an attribute of the port on the cable; the status, or `None` if no answer came.
     fn set(&mut self, world: &World, attribute: u16, data: &[u8; 64]) -> Option<u16> {
+        let frame = self.request(attribute, data);
+        world.with_wire(|wire| wire.send(END, &frame, world.now()));
+        while world.step() {}
+        self.answer(world)
+    }
+
+    /// The same over a cable that loses frames: sent again until there is an answer, at most so often.
+    fn insist(
+        &mut self,
+        world: &World,
+        attribute: u16,
+        data: &[u8; 64],
+        times: usize,
+    ) -> Option<u16> {
+        let frame = self.request(attribute, data);
+        (0..times).find_map(|_| {
+            world.with_wire(|wire| wire.send(END, &frame, world.now()));
+            world.advance(200 * MS);
+            self.answer(world)
+        })
+    }
+
+    /// The next question.
+    fn request(&mut self, attribute: u16, data: &[u8; 64]) -> Vec<u8> {
         self.transaction += 1;
         let mut frame = vec![0; PAYLOAD + 256 + 4];
         frame[..6].copy_from_slice(&PERMISSIVE);
@@ -92,9 +119,7 @@ impl Manager {
         mad[64..128].copy_from_slice(data);
         mad[129] = 1;
         assert!(reseal(&mut frame));
-        world.with_wire(|wire| wire.send(END, &frame, world.now()));
-        while world.step() {}
-        self.answer(world)
+        frame
     }
 
     /// The answer to the last question.
@@ -185,4 +210,62 @@ fn managers_may_end_at_every_step() {
         device.close().expect("orderly");
         assert_nothing_held(&world, "after close");
     }
+}
+
+/// Datagrams of both directions are lost, doubled and overtaken. Either the port comes up, with what the manager set and each
+/// event once, or the manager gives up, and the driver says that the port waits for one.
+#[test]
+fn datagrams_of_managers_are_lost_doubled_and_overtaken() {
+    let port = 1;
+    let rates = Rates {
+        loss: 100,
+        duplicate: 100,
+        reorder: 100,
+        // Longer than the manager waits for an answer: what was overtaken comes behind later questions.
+        max_delay: 300 * MS,
+        ..Rates::default()
+    };
+    let (mut came_up, mut given_up) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut card = Card::new(1).infiniband();
+        card.subnet_managed = true;
+        let builder = Builder::with_link(Box::new(Cable::new()), seed);
+        let world = builder.function(card).stepped();
+        let mut memory = Memory::new();
+        let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+        world.with_wire(|wire| wire.set_rates(rates));
+        let mut manager = Manager::default();
+        let set = |(attribute, data): &(u16, [u8; 64])| {
+            let status = manager.insist(&world, *attribute, data, 2);
+            assert!(matches!(status, None | Some(0)), "seed {seed}: {status:?}");
+            status.is_some()
+        };
+        let done = steps().iter().all(set);
+        // What was overtaken arrives.
+        world.with_wire(|wire| wire.set_rates(Rates::default()));
+        world.advance(1000 * MS);
+        let link = device.query_link().expect("link");
+        let active = device.query_port().expect("port").state == PortState::Active;
+        assert_eq!(active, link == LinkStatus::Up, "seed {seed}");
+        if done {
+            came_up += 1;
+            assert!(active, "seed {seed}");
+            assert_eq!(
+                events(&device),
+                [
+                    AsyncEvent::LidChange { port },
+                    AsyncEvent::PkeyChange { port },
+                    AsyncEvent::PortActive { port },
+                ],
+                "seed {seed}"
+            );
+        } else if !active {
+            // It may have become active with the answer lost.
+            given_up += 1;
+            assert_eq!(link, LinkStatus::AwaitsManager, "seed {seed}");
+        }
+        device.close().expect("orderly");
+        assert_nothing_held(&world, "after close");
+    }
+    assert!(came_up > SEEDS / 2 && given_up > 0, "{came_up} {given_up}");
 }

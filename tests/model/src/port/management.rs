@@ -108,6 +108,10 @@ impl Device {
                 self.port_was_set(io, before, data[32] & 0xf, changes);
                 Ok(())
             }
+            attribute::EXTENDED_PORT_INFO if modifier & 0xff > PORT.into() => {
+                Err(Status::InvalidValue)
+            }
+            attribute::EXTENDED_PORT_INFO => self.vport.subnet.set_extended(data),
             attribute::P_KEY_TABLE => {
                 if self.vport.tables.set_pkeys(modifier & 0xffff, data)? {
                     self.port_event(io, PKEYS_CHANGED);
@@ -173,6 +177,10 @@ impl Device {
                 let (mask, up) = (self.vport.cap_mask1, self.vport.up());
                 self.vport.subnet.info(&mut fields, PORT, mask, GUIDS, up);
             }
+            attribute::EXTENDED_PORT_INFO if modifier & 0xff > PORT.into() => {
+                return Err(Status::InvalidValue);
+            }
+            attribute::EXTENDED_PORT_INFO => self.vport.subnet.extended_info(&mut fields),
             attribute::GUID_INFO if modifier > 0 => return Err(Status::InvalidValue),
             attribute::GUID_INFO => {
                 fields.put(0, &self.vport.context.port_guid().to_be_bytes());

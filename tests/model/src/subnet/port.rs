@@ -17,6 +17,8 @@ const SPEED_SDR_TO_QDR: u8 = 7;
 const SPEED_QDR: u8 = 4;
 const SPEED_EDR: u8 = 2;
 const SPEED_FDR_AND_EDR: u8 = 3;
+/// FDR10, in the vendor's own attribute.
+const SPEED_FDR10: u8 = 1;
 /// Codes: packets of 4096 bytes; virtual lanes 0 to 7.
 const MTU_4096: u8 = 5;
 const LANES_0_TO_7: u8 = 4;
@@ -72,6 +74,7 @@ pub(crate) struct SubnetPort {
     width: u8,
     speed: u8,
     extended_speed: u8,
+    vendor_speed: u8,
     /// The code of the neighbor's MTU, and of the virtual lanes in use.
     mtu: u8,
     lanes: u8,
@@ -103,6 +106,7 @@ impl SubnetPort {
             width: WIDTH_1X_OR_4X,
             speed: SPEED_SDR_TO_QDR,
             extended_speed: SPEED_FDR_AND_EDR,
+            vendor_speed: SPEED_FDR10,
             mtu: MTU_4096,
             lanes: LANES_0_TO_7,
             down_default: POLLING,
@@ -238,6 +242,7 @@ impl SubnetPort {
             speed,
             // Managers from before extended speeds leave the field 0 or use one that is reserved.
             extended_speed: extended.unwrap_or(self.extended_speed),
+            vendor_speed: self.vendor_speed,
             mtu,
             lanes,
             down_default: code(data[33] & 0xf, POLLING, self.down_default)?,
@@ -256,6 +261,25 @@ impl SubnetPort {
             prefix: self.prefix != before.prefix,
             reregister: data[51] & 0x80 != 0,
         })
+    }
+
+    /// The vendor's MLNXExtendedPortInfo: whether the fields count, and the speeds that are supported, enabled and in use, of
+    /// which there is none, as the link has a faster one (`ib_mlnx_ext_port_info_t` of OpenSM).
+    pub(crate) fn extended_info(&self, fields: &mut Fields<'_>) {
+        fields
+            .byte(7, SPEED_FDR10)
+            .byte(11, self.vendor_speed)
+            .byte(15, 0);
+    }
+
+    /// Takes what a subnet manager sets there.
+    pub(crate) fn set_extended(&mut self, data: &[u8; SUBNET_DATA]) -> Result<(), Status> {
+        let enabled = data[11];
+        if enabled & !SPEED_FDR10 != 0 {
+            return Err(Status::InvalidValue);
+        }
+        self.vendor_speed = enabled;
+        Ok(())
     }
 
     /// The state after one that is asked for (7.2.7): each is reached from the one before it, Down leads back to

@@ -390,6 +390,7 @@ impl Switch {
                 let port = self.port(low)?;
                 port.port.set(data, low == 0, port.linked)?;
             }
+            attribute::EXTENDED_PORT_INFO => self.port(low)?.port.set_extended(data)?,
             attribute::P_KEY_TABLE => {
                 let port = self.port((modifier >> 16) as usize)?;
                 port.tables.set_pkeys(modifier & 0xffff, data)?;
@@ -466,6 +467,7 @@ impl Switch {
                 let up = port.linked;
                 port.port.info(&mut fields, from, capabilities, 0, up);
             }
+            attribute::EXTENDED_PORT_INFO => self.port(low)?.port.extended_info(&mut fields),
             // Port 0 has its GUID only.
             attribute::GUID_INFO if modifier == 0 => {
                 fields.put(0, &self.guid.to_be_bytes());

@@ -19,6 +19,7 @@ const PORT_INFO: u16 = 0x15;
 const P_KEY_TABLE: u16 = 0x16;
 const LINEAR_FORWARDING: u16 = 0x19;
 const MULTICAST_FORWARDING: u16 = 0x1b;
+const MLNX_EXTENDED_PORT_INFO: u16 = 0xff90;
 
 /// States of a port.
 const INITIALIZE: u8 = 2;

@@ -176,6 +176,28 @@ fn tables_are_set_and_the_driver_sees_them() {
     assert_eq!(gid[8..], guids[8..16]);
 }
 
+/// Supported, enabled, in use: FDR10 is slower than what the link has.
+#[test]
+fn the_vendors_speed_is_offered_and_set() {
+    let (mut node, _) = managed();
+    let speeds = |node: &mut Node| {
+        let info = get(node, MLNX_EXTENDED_PORT_INFO);
+        let mut others = info.iter().enumerate();
+        assert!(others.all(|(at, &byte)| byte == 0 || matches!(at, 7 | 11)));
+        [info[7], info[11], info[15]]
+    };
+    assert_eq!(speeds(&mut node), [1, 1, 0]);
+    let mut info = [0; 64];
+    assert_eq!(set(&mut node, MLNX_EXTENDED_PORT_INFO, 1, &info), 0);
+    assert_eq!(speeds(&mut node), [1, 0, 0]);
+    info[11] = 2;
+    assert_eq!(set(&mut node, MLNX_EXTENDED_PORT_INFO, 1, &info), 0x1c);
+    info[11] = 1;
+    assert_eq!(set(&mut node, MLNX_EXTENDED_PORT_INFO, 2, &info), 0x1c);
+    assert_eq!(set(&mut node, MLNX_EXTENDED_PORT_INFO, 0, &info), 0);
+    assert_eq!(speeds(&mut node), [1, 1, 0]);
+}
+
 #[test]
 fn a_key_protects_the_port_until_its_lease_ends() {
     let (mut node, _) = managed();
