@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
+use bareverbs_node::cm::ipoib::PeerSlot;
 use bareverbs_node::cm::rdma::{
-    self, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, SubnetAdministration, SubnetStorage,
+    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, SubnetAdministration,
+    SubnetStorage,
 };
 use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{
@@ -24,6 +26,7 @@ use crate::failure::{Errno, Result, lock};
 use crate::raw::Raw;
 use crate::registry::Registry;
 use crate::resolver::PortResolver;
+use crate::settings;
 
 /// The platform: a card or a model.
 pub(crate) type P = DevicePlatform;
@@ -45,6 +48,9 @@ const GROUPS: usize = 256;
 /// On InfiniBand: what may be asked of subnet administration at once, and the paths that are kept.
 const QUESTIONS: usize = 64;
 const PATHS: usize = 256;
+/// Neighbours on InfiniBand, and the partition that all ports are in.
+const PEERS: usize = 1024;
+const DEFAULT_PKEY: u16 = 0xffff;
 /// QPs and CQs of the connection manager itself.
 pub(crate) const OWN_QUEUES: usize = 8;
 /// Chunks of memory for the firmware's pages to begin with.
@@ -87,9 +93,13 @@ impl Hca {
         let link = wait_for_link(device, PATIENCE).map(|port| port.state);
         let resolver = match device.capabilities().link_layer() {
             LinkLayer::Ethernet => neighbour_discovery(device, pd, addresses, link)?,
-            LinkLayer::InfiniBand => subnet_administration(),
+            LinkLayer::InfiniBand if settings::has_addresses() => {
+                ip_over_infiniband(device, pd, addresses)?
+            }
+            LinkLayer::InfiniBand => PortResolver::new(subnet_administration()),
         };
-        let manager = manager(device, resolver, is_model)?;
+        let mut manager = manager(device, resolver, is_model)?;
+        settle(&mut manager);
         Ok(Box::leak(Box::new(Self {
             device,
             _pd: pd,
@@ -107,6 +117,11 @@ impl Hca {
     /// Whether ids have GIDs for addresses here.
     pub(crate) fn is_infiniband(&self) -> bool {
         self.device.capabilities().link_layer() == LinkLayer::InfiniBand
+    }
+
+    /// Whether ids can have IP addresses here.
+    pub(crate) fn has_ip(&self) -> bool {
+        !self.is_infiniband() || settings::has_addresses()
     }
 
     /// Whether an InfiniBand port has this GID.
@@ -326,15 +341,42 @@ fn neighbour_discovery(
     Ok(PortResolver::new(neighbours))
 }
 
-/// The resolver of an InfiniBand port.
-fn subnet_administration() -> PortResolver {
+/// The resolver of an InfiniBand port that gets these addresses, in the default partition.
+fn ip_over_infiniband(
+    device: &'static Device<'static, P>,
+    pd: &'static Pd<'static, P>,
+    addresses: &[Address],
+) -> Result<PortResolver> {
+    let host: &mut Host = keep(Box::new(ip::Resources::new()));
+    let mut resolver = IpOverInfiniband::new(
+        device,
+        pd,
+        DEFAULT_PKEY,
+        ip::Config::new(random()),
+        host.storage(),
+        slots(PEERS, || PeerSlot::EMPTY),
+        subnet_administration(),
+    )?;
+    for address in addresses {
+        resolver.add_address(address.ip, address.prefix_len())?;
+    }
+    for gateway in addresses.iter().filter_map(|address| address.gateway) {
+        let added = resolver.host().add_route(Route::default_over(gateway));
+        if let Err(error) = added {
+            log::error!("gateway {gateway}: {error}");
+        }
+    }
+    Ok(PortResolver::new(resolver))
+}
+
+/// The resolver of an InfiniBand port without addresses.
+fn subnet_administration() -> SubnetAdministration<'static> {
     let storage = SubnetStorage {
         questions: slots(QUESTIONS, || QuestionSlot::EMPTY),
         paths: slots(PATHS, || PathSlot::EMPTY),
         members: slots(GROUPS, || MemberSlot::EMPTY),
     };
-    let config = sa::Config::new(random());
-    PortResolver::new(SubnetAdministration::new(config, storage))
+    SubnetAdministration::new(sa::Config::new(random()), storage)
 }
 
 /// The connection manager of a device.
@@ -362,6 +404,16 @@ fn manager(
         deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY),
     };
     Ok(RdmaCm::new(device, resolver, config, storage)?)
+}
+
+/// Lets the addresses of an InfiniBand port, which needs the manager for it, become its own.
+fn settle(manager: &mut Cm) {
+    let end = manager.now() + PATIENCE;
+    while !manager.resolver_mut().is_settled() && manager.now() < end {
+        if let Err(error) = manager.wait(end) {
+            return log::error!("addresses of the port: {error}");
+        }
+    }
 }
 
 /// Different at each start.

@@ -41,6 +41,22 @@ impl Resolver for PortResolver {
         self.0.source_for(destination)
     }
 
+    fn has_ip(&self) -> bool {
+        self.0.has_ip()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.0.is_settled()
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        self.0.has_address(address)
+    }
+
+    fn gid_of(&self, mac: [u8; 6]) -> Option<[u8; 16]> {
+        self.0.gid_of(mac)
+    }
+
     fn join_group(
         &mut self,
         now: Duration,

@@ -25,7 +25,8 @@ pub const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 /// The addresses of the ports: those of a port with commas between them, as in `10.0.0.1/24,fd00::1`, those of the next
-/// device after a semicolon. `{unit}` in it stands for the number of the model. `10.0.0.UNIT` and `fd00::UNIT` if it is not set.
+/// device after a semicolon. `{unit}` in it stands for the number of the model. `10.0.0.UNIT` and `fd00::UNIT` if it is not set;
+/// InfiniBand ports have none then.
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
 /// The models' ports: `ethernet`, which they are if it is not set, or `infiniband`.
 pub const PORT: &str = "BAREVERBS_PORT";
@@ -119,6 +120,11 @@ pub(crate) fn rsocket_probe() -> Option<Duration> {
         Duration::from_millis(asked.ok().flatten().unwrap_or(1000).into())
     });
     (!probe.is_zero()).then_some(*probe)
+}
+
+/// Whether the ports' addresses are given.
+pub(crate) fn has_addresses() -> bool {
+    value(ADDRESS).is_some()
 }
 
 /// The addresses of the port of device `index`, of which `unit` is the number.

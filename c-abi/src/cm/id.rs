@@ -233,11 +233,12 @@ impl IdObject {
     /// An address that is of the family of the id's port.
     ///
     /// # Errors
-    /// ENODEV for an IP address on an InfiniBand port, which has none, and for a GID on an Ethernet port.
+    /// ENODEV for an IP address on an InfiniBand port that was given none, and for a GID on an Ethernet port.
     pub(crate) fn of_family(&self, address: SockAddr) -> Result<SockAddr> {
         let hca = lock(&self.inner).hca;
         match (address, hca.is_infiniband()) {
-            (SockAddr::Ip(_), false) | (SockAddr::Ib(_), true) => Ok(address),
+            (SockAddr::Ip(_), _) if hca.has_ip() => Ok(address),
+            (SockAddr::Ib(_), true) => Ok(address),
             _ => Err(Errno::ENODEV),
         }
     }

@@ -48,7 +48,11 @@ fn listen_on(
     address: SockAddr,
     backlog: u32,
 ) -> Result<()> {
-    if matches!(address, SockAddr::Ib(_)) != hca.is_infiniband() {
+    let fits = match address {
+        SockAddr::Ip(_) => hca.has_ip(),
+        SockAddr::Ib(_) => hca.is_infiniband(),
+    };
+    if !fits {
         // Its port has addresses of the other family.
         return Ok(());
     }

@@ -147,6 +147,8 @@ pub use id::slot::{ChannelSlot, Channels, IdSlot, Ids, Resources, Storage};
 pub use port::shared::{Inbox, SharedPort};
 pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
 pub use route::deferred::DeferredMadSlot;
+#[cfg(feature = "infiniband")]
+pub use route::ipoib::IpOverInfiniband;
 pub use route::neighbours::NeighbourDiscovery;
 pub use route::resolver::{
     AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,

@@ -51,7 +51,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let param = param.copied().unwrap_or_default();
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        let start = self.router.begin_request(local, peer, &mut data)?;
+        let start = self
+            .router
+            .begin_request(local, peer, slot.route.ip, &mut data)?;
         fits(param.private_data.len(), data.len() - start)?;
         let responder_resources = depth(
             "responder_resources",
@@ -104,7 +106,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             None => (asked.qp_num, asked.srq),
         };
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        let start = self.router.begin_request(local, peer, &mut data)?;
+        let start = self
+            .router
+            .begin_request(local, peer, slot.route.ip, &mut data)?;
         let kept = &slot.events.private[..usize::from(slot.events.private_len)];
         let end = start + kept.len();
         data.get_mut(start..end)

@@ -43,7 +43,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             return Err(RdmaError::NotBound);
         };
         let mut data = [0; SidrReq::PRIVATE_DATA_MAX];
-        let start = self.router.begin_request(local, peer, &mut data)?;
+        let start = self
+            .router
+            .begin_request(local, peer, slot.route.ip, &mut data)?;
         let end = start + private_data.len();
         data[start..end].copy_from_slice(private_data);
         let now = self.now();
@@ -225,19 +227,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         address: Address,
         data: &[u8],
     ) -> Result<(), SidrStatus> {
-        let (header, user_data) = self
+        let opened = self
             .router
             .open_request(&address, data)
             .map_err(|_| SidrStatus::REJECTED)?;
         let index = self
-            .accept_request(self.now(), service, &header, address, None)
+            .accept_request(self.now(), service, &opened, address, None)
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => SidrStatus::REJECTED,
                 Refusal::Full | Refusal::Later => SidrStatus::NO_QP,
             })?;
         self.ids[index].conn.sidr = Some(sidr);
         self.ids
-            .store_private_data(index, EventType::ConnectRequest, user_data);
+            .store_private_data(index, EventType::ConnectRequest, opened.data);
         self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }

@@ -6,9 +6,10 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
-use crate::mad::{CmaHeader, RejectReason};
+use crate::mad::RejectReason;
 use crate::rdma::id::slot::{NIL, Pending, Target};
 use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::request::Opened;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, errno};
 use crate::rdma::types::{
@@ -140,9 +141,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             Ok(params) => params.address,
             Err(_) => return Err(bad),
         };
-        let (header, user_data) = self.router.open_request(&address, data).map_err(|_| bad)?;
+        let opened = self.router.open_request(&address, data).map_err(|_| bad)?;
         let index = self
-            .accept_request(now, service, &header, address, Some(connection))
+            .accept_request(now, service, &opened, address, Some(connection))
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => bad,
                 Refusal::Full => Some(RejectReason::NO_RESOURCES),
@@ -153,7 +154,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let id = self.ids.id_of(index);
         let _ = self.engine.set_user(connection, id.to_user());
         self.ids
-            .store_private_data(index, EventType::ConnectRequest, user_data);
+            .store_private_data(index, EventType::ConnectRequest, opened.data);
         self.ids.push(index, EventType::ConnectRequest, 0);
         Ok(())
     }
@@ -163,16 +164,19 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         &mut self,
         now: Duration,
         service: u64,
-        header: &CmaHeader,
+        opened: &Opened<'_>,
         address: Address,
         newcomer: Option<ConnectionId>,
     ) -> Result<usize, Refusal> {
         let port = service as u16;
-        let ours = self.router.check_ends(header);
+        let Opened {
+            header, over_ip, ..
+        } = opened;
+        let ours = self.router.check_ends(header, *over_ip);
         let port_space = PortSpace::of_service(service).ok_or(Refusal::NoListener)?;
         let listener = self
             .ids
-            .find_listener(port_space, port, header.destination)
+            .find_listener(port_space, port, header.destination, *over_ip)
             .filter(|_| ours);
         let listener = listener.ok_or(Refusal::NoListener)?;
         let pkey_index = self
@@ -197,6 +201,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.id_type = id_type;
         slot.conn.passive = true;
         slot.route.bound = true;
+        slot.route.ip = *over_ip;
         slot.state = IdState::Connect;
         slot.conn.listen_id = Some(listen_id);
         slot.route.local = Some(SocketAddr::new(header.destination, port));

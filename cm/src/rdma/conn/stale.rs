@@ -151,7 +151,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         };
         let qp = slot.objects.qp.as_ref().ok_or(RdmaError::NoQp)?;
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
-        let start = self.router.begin_request(local, peer, &mut data)?;
+        let start = self
+            .router
+            .begin_request(local, peer, slot.route.ip, &mut data)?;
         let len = usize::from(slot.events.private_len).min(data.len() - start);
         data[start..start + len].copy_from_slice(&slot.events.private[..len]);
         let data = &data[..start + len];

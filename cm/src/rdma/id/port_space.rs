@@ -45,6 +45,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
         port_space: PortSpace,
         port: u16,
         destination: IpAddr,
+        over_ip: bool,
     ) -> Option<usize> {
         let mut any = None;
         let mut at = self.port_head(port);
@@ -52,6 +53,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
             if let (IdState::Listen, Some(local)) = (slot.state, slot.route.local)
                 && local.port() == port
                 && slot.port_space == port_space
+                && (!cfg!(feature = "infiniband") || slot.route.ip == over_ip)
             {
                 let ip = local.ip();
                 if ip == destination {

@@ -165,6 +165,8 @@ pub(crate) struct IdRoute {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) bound: bool,
     pub(crate) any_source: bool,
+    /// On InfiniBand: the ends have IP addresses, and not only GIDs.
+    pub(crate) ip: bool,
     /// Which of all resolutions under way this one is, and until when it may last.
     pub(crate) resolve_seq: u64,
     pub(crate) deadline: Duration,
@@ -183,6 +185,7 @@ impl IdRoute {
         peer: None,
         bound: false,
         any_source: false,
+        ip: false,
         resolve_seq: 0,
         deadline: Duration::ZERO,
         pkey_index: 0,

@@ -26,10 +26,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let index = self.ids.index(id)?;
         let address = address.into();
         self.select_port_space(index, &address);
+        let ip = self.router.is_over_ip(&address);
         let (address, pkey) = self
             .router
             .to_internal(self.ids[index].port_space, address)?;
-        self.bind(index, address, pkey)
+        self.bind(index, address, pkey, ip)
     }
 
     /// A new id gets the port space of its first address.
@@ -43,7 +44,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
     }
 
-    fn bind(&mut self, index: usize, address: SocketAddr, pkey: u16) -> Result<(), RdmaError> {
+    fn bind(
+        &mut self,
+        index: usize,
+        address: SocketAddr,
+        pkey: u16,
+        over_ip: bool,
+    ) -> Result<(), RdmaError> {
         let state = self.ids[index].state;
         if state != IdState::Idle {
             return Err(RdmaError::WrongState {
@@ -53,7 +60,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let ip = address.ip();
         let specific = !ip.is_unspecified() && !ip.is_loopback();
-        if specific && !self.router.is_own(ip) {
+        if specific && !self.router.is_own_end(ip, over_ip) {
             return Err(RdmaError::NoDevice(ip));
         }
         let pkey_index = self.router.pkey_index(pkey)?;
@@ -77,6 +84,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.route.pkey_index = pkey_index;
         slot.route.bound = specific;
         slot.route.any_source = !specific;
+        slot.route.ip = over_ip;
         slot.state = IdState::AddrBound;
         Ok(())
     }
@@ -96,8 +104,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let destination = destination.into();
         self.select_port_space(index, &destination);
         let port_space = self.ids[index].port_space;
+        let ip = self.router.is_over_ip(&destination);
         let (destination, pkey) = self.router.to_internal(port_space, destination)?;
-        let source = source.map(|source| self.router.to_internal(port_space, source.into()));
+        let source = source.map(Into::into);
+        if source.is_some_and(|source| self.router.is_over_ip(&source) != ip) {
+            return Err(RdmaError::FamilyMismatch);
+        }
+        let source = source.map(|source| self.router.to_internal(port_space, source));
         let source = source.transpose()?;
         let (source, pkey) = match source {
             Some((source, pkey)) => (Some(source), pkey),
@@ -109,13 +122,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         match self.ids[index].state {
             IdState::Idle => {
                 let source = source.unwrap_or(SocketAddr::new(wildcard(destination.ip()), 0));
-                self.bind(index, source, pkey)?;
+                self.bind(index, source, pkey, ip)?;
             }
             IdState::AddrBound => {
                 if self.ids[index]
                     .route
                     .local
                     .is_some_and(|local| local.is_ipv4() != destination.is_ipv4())
+                    || self.ids[index].route.ip != ip
                 {
                     return Err(RdmaError::FamilyMismatch);
                 }
@@ -199,29 +213,27 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Local address on RoCE (`rdma_get_local_addr`).
     pub fn get_local_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.router.is_infiniband();
-        Ok(self.ids.slot(id)?.route.local.filter(|_| ip))
+        let route = &self.ids.slot(id)?.route;
+        Ok(route.local.filter(|_| ip || route.ip))
     }
 
     /// The other end's address on RoCE (`rdma_get_peer_addr`).
     pub fn get_peer_addr(&self, id: CmId) -> Result<Option<SocketAddr>, RdmaError> {
         let ip = !self.router.is_infiniband();
-        Ok(self.ids.slot(id)?.route.peer.filter(|_| ip))
+        let route = &self.ids.slot(id)?.route;
+        Ok(route.peer.filter(|_| ip || route.ip))
     }
 
     /// Local address of an id on InfiniBand (`rdma_get_local_addr`).
     pub fn get_local_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
         let slot = self.ids.slot(id)?;
-        Ok(self
-            .router
-            .to_sockaddr(slot.route.local, slot.port_space, slot.route.address.pkey))
+        Ok(self.router.to_sockaddr(slot, slot.route.local))
     }
 
     /// The other end's address of an id on InfiniBand (`rdma_get_peer_addr`).
     pub fn get_peer_ib_addr(&self, id: CmId) -> Result<Option<SockaddrIb>, RdmaError> {
         let slot = self.ids.slot(id)?;
-        Ok(self
-            .router
-            .to_sockaddr(slot.route.peer, slot.port_space, slot.route.address.pkey))
+        Ok(self.router.to_sockaddr(slot, slot.route.peer))
     }
 
     /// The path of an id on InfiniBand whose route is resolved (`id->route.path_rec`); `None` on RoCE and before.

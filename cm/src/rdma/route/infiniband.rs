@@ -13,7 +13,7 @@ use crate::mad::sa::PathRecord;
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
-use crate::rdma::route::resolver::{Attempt, PathQuery, Resolver};
+use crate::rdma::route::resolver::{Attempt, PathQuery, Resolution, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
@@ -64,7 +64,10 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             SockAddr::Ib(address) if self.is_infiniband() => {
                 Ok((address.in_port_space(port_space)?, address.partition()))
             }
-            SockAddr::Ip(_) => Err(RdmaError::Unsupported("IP over InfiniBand")),
+            SockAddr::Ip(address) if self.resolver.has_ip() => Ok((address, DEFAULT_PKEY)),
+            SockAddr::Ip(_) => Err(RdmaError::Unsupported(
+                "IP over InfiniBand with a resolver that is not for it",
+            )),
             SockAddr::Ib(_) => Err(RdmaError::Unsupported("InfiniBand's addresses on RoCE")),
         }
     }
@@ -78,15 +81,15 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
     }
 
-    /// An address of an id as the application has it; `None` on RoCE.
+    /// An address of an id as the application has it; `None` if it is an IP address.
     pub(crate) fn to_sockaddr(
         &self,
+        slot: &IdSlot<'_, P>,
         address: Option<SocketAddr>,
-        port_space: PortSpace,
-        pkey: u16,
     ) -> Option<SockaddrIb> {
-        let address = address.filter(|_| self.is_infiniband())?;
-        Some(SockaddrIb::of(address, port_space, pkey))
+        let address = address.filter(|_| self.is_infiniband() && !slot.route.ip)?;
+        let pkey = slot.route.address.pkey;
+        Some(SockaddrIb::of(address, slot.port_space, pkey))
     }
 
     /// Index of a partition in the port's table.
@@ -101,6 +104,52 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             }
         }
         Err(RdmaError::NoSuchPartition(pkey))
+    }
+
+    /// Whether an id on InfiniBand has IP addresses, by one that it is given.
+    pub(crate) fn is_over_ip(&self, address: &SockAddr) -> bool {
+        self.is_infiniband() && matches!(address, SockAddr::Ip(_))
+    }
+
+    /// The route of an id to its peer's IP address: the GID there. False if that is still being found out.
+    pub(super) fn find_gid_by_ip(
+        &mut self,
+        slot: &mut IdSlot<'_, P>,
+        now: Duration,
+    ) -> Result<bool, RdmaError> {
+        let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
+            return Err(RdmaError::NotBound);
+        };
+        let to = peer.ip();
+        let source = if !slot.route.any_source {
+            Some(local.ip())
+        } else if self.resolver.has_address(to) {
+            Some(to)
+        } else {
+            self.resolver.source_for(to)
+        };
+        let source = source.ok_or(RdmaError::NoDevice(to))?;
+        let gid = if self.resolver.has_address(to) {
+            self.gid.0
+        } else {
+            match self.resolver.resolve(now, source, to) {
+                // Of a neighbour whose packets had no global header the GID comes with its answer.
+                Resolution::Found(neighbour) => match self.resolver.gid_of(neighbour.mac) {
+                    Some(gid) => gid,
+                    None => return Ok(false),
+                },
+                Resolution::Pending => return Ok(false),
+                Resolution::NoRoute => return Err(RdmaError::NetUnreachable(to)),
+                Resolution::NoAnswer => return Err(RdmaError::HostUnreachable(to)),
+            }
+        };
+        slot.route.pkey_index = self.pkey_index(slot.route.address.pkey)?;
+        slot.route.local = Some(SocketAddr::new(source, local.port()));
+        slot.route.bound = true;
+        slot.route.address.local_gid = self.gid.0;
+        slot.route.address.remote_gid = gid;
+        slot.route.address.traffic_class = slot.options.tos;
+        Ok(true)
     }
 
     /// The route of an id to its peer's GID, as far as it is known without a query.

@@ -5,8 +5,10 @@ pub(crate) mod address;
 pub(crate) mod addrinfo;
 pub(crate) mod deferred;
 mod infiniband;
+#[cfg(feature = "infiniband")]
+pub(crate) mod ipoib;
 pub(crate) mod neighbours;
-mod request;
+pub(crate) mod request;
 mod resolve;
 pub(crate) mod resolver;
 pub(crate) mod return_path;

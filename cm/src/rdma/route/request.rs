@@ -18,16 +18,22 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         &self,
         local: SocketAddr,
         peer: SocketAddr,
+        over_ip: bool,
         data: &mut [u8; N],
     ) -> Result<usize, RdmaError> {
-        if self.is_infiniband() {
+        let infiniband = self.is_infiniband();
+        if infiniband && !over_ip {
             return Ok(0);
         }
         let header = CmaHeader {
             source_port: local.port(),
             source: local.ip(),
-            // A loopback address means nothing on the wire.
-            destination: self.own_for_loopback(peer.ip())?,
+            destination: if infiniband {
+                peer.ip()
+            } else {
+                // A loopback address means nothing on the wire.
+                self.own_for_loopback(peer.ip())?
+            },
         };
         let mut bytes = [0; CmaHeader::LEN];
         header.emit(&mut bytes)?;
@@ -36,29 +42,56 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// The addresses of both ends, and the application's part of the private data. InfiniBand's addresses are those of
-    /// the path.
+    /// the path, unless there is a header that names an IP address of the port.
     pub(crate) fn open_request<'b>(
         &self,
         address: &Address,
         data: &'b [u8],
-    ) -> Result<(CmaHeader, &'b [u8]), MadError> {
+    ) -> Result<Opened<'b>, MadError> {
         if self.is_infiniband() {
+            if self.resolver.has_ip()
+                && let Ok((header, data)) = CmaHeader::parse(data)
+                && self.resolver.has_address(header.destination)
+            {
+                return Ok(Opened {
+                    header,
+                    over_ip: true,
+                    data,
+                });
+            }
             let most = data.len().min(ACCEPT_PRIVATE_DATA_MAX);
-            return Ok((ends_of(address), &data[..most]));
+            return Ok(Opened {
+                header: ends_of(address),
+                over_ip: false,
+                data: &data[..most],
+            });
         }
-        CmaHeader::parse(data)
+        let (header, data) = CmaHeader::parse(data)?;
+        Ok(Opened {
+            header,
+            over_ip: false,
+            data,
+        })
     }
 
     /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
     /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a route to it from the destination, which is
     /// the device's: a wildcard listener means the device's addresses, not any.
-    pub(crate) fn check_ends(&self, header: &CmaHeader) -> bool {
-        self.is_own(header.destination)
-            && (self.is_infiniband()
+    pub(crate) fn check_ends(&self, header: &CmaHeader, over_ip: bool) -> bool {
+        self.is_own_end(header.destination, over_ip)
+            && (self.is_infiniband() && !over_ip
                 || header.source == header.destination
                 || is_unicast(header.source)
                     && self.resolver.has_route(header.destination, header.source))
     }
+}
+
+/// A request's ends, and the application's part of its private data.
+pub(crate) struct Opened<'b> {
+    pub(crate) header: CmaHeader,
+    /// On InfiniBand: the ends are IP addresses.
+    pub(crate) over_ip: bool,
+    pub(crate) data: &'b [u8],
 }
 
 /// The two ends of a request that has no header of the RDMA CM: those of its path.

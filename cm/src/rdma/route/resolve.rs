@@ -120,6 +120,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         index: usize,
     ) -> Result<bool, RdmaError> {
         if self.is_infiniband() {
+            if ids[index].route.ip {
+                return self.find_gid_by_ip(&mut ids[index], now);
+            }
             return self.find_gids(&mut ids[index]).map(|()| true);
         }
         let slot = &ids[index];

@@ -44,7 +44,7 @@ pub struct Membership {
     pub port_gid: [u8; 16],
     /// Partition.
     pub pkey: u16,
-    /// The Q_Key that the group gets if it has to be made.
+    /// The Q_Key that the group gets if it has to be made; 0 for a group that is there, whatever its Q_Key.
     pub qkey: u32,
     /// The traffic class that it gets then.
     pub traffic_class: u8,
@@ -96,6 +96,28 @@ pub trait Resolver {
     /// The local address to reach `destination` from; `None` leaves the choice to the GID table.
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         let _ = destination;
+        None
+    }
+
+    /// Whether InfiniBand ports have IP addresses with it.
+    fn has_ip(&self) -> bool {
+        false
+    }
+
+    /// Whether each address that an InfiniBand port was given is known to be its own, or another host's.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// Whether an InfiniBand port has this IP address.
+    fn has_address(&self, address: IpAddr) -> bool {
+        let _ = address;
+        false
+    }
+
+    /// The GID of a neighbour that [`resolve`](Self::resolve) has found for an InfiniBand port, by what stands for it.
+    fn gid_of(&self, mac: [u8; 6]) -> Option<[u8; 16]> {
+        let _ = mac;
         None
     }
 
@@ -232,6 +254,22 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         (**self).source_for(destination)
+    }
+
+    fn has_ip(&self) -> bool {
+        (**self).has_ip()
+    }
+
+    fn is_settled(&self) -> bool {
+        (**self).is_settled()
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        (**self).has_address(address)
+    }
+
+    fn gid_of(&self, mac: [u8; 6]) -> Option<[u8; 16]> {
+        (**self).gid_of(mac)
     }
 
     fn join_group(

@@ -136,7 +136,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         table.any(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
     }
 
-    fn is_own_gid(&self, address: IpAddr) -> bool {
+    pub(super) fn is_own_gid(&self, address: IpAddr) -> bool {
         address != ANY_GID && gsi::gid(address) == self.gid
     }
 
@@ -193,6 +193,14 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
 }
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
+    /// Whether the device has this address; on InfiniBand, as an IP address or as a GID.
+    pub(crate) fn is_own_end(&self, address: IpAddr, over_ip: bool) -> bool {
+        if cfg!(feature = "infiniband") && over_ip {
+            return self.resolver.has_address(address);
+        }
+        self.is_own(address)
+    }
+
     /// When the resolver has to be polled at the latest, or what waits for it has to ask again.
     pub(crate) fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let waiting = self.wait_head != NIL || self.deferred_mads.len() > 0;

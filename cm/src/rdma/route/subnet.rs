@@ -314,8 +314,13 @@ fn path_question(query: &PathQuery) -> Question {
     }
 }
 
-/// With what a group needs that does not exist yet.
+/// With what a group needs that does not exist yet; without a Q_Key, for one that does.
 fn joining(membership: &Membership) -> Question {
+    let made = McMemberRecord::QKEY
+        | McMemberRecord::SL
+        | McMemberRecord::FLOW_LABEL
+        | McMemberRecord::TRAFFIC_CLASS;
+    let made = if membership.qkey == 0 { 0 } else { made };
     Question::Member {
         method: SaMethod::Set,
         wanted: McMemberRecord {
@@ -330,11 +335,8 @@ fn joining(membership: &Membership) -> Question {
         components: McMemberRecord::MGID
             | McMemberRecord::PORT_GID
             | McMemberRecord::PKEY
-            | McMemberRecord::QKEY
-            | McMemberRecord::SL
-            | McMemberRecord::FLOW_LABEL
-            | McMemberRecord::TRAFFIC_CLASS
-            | McMemberRecord::JOIN_STATE,
+            | McMemberRecord::JOIN_STATE
+            | made,
     }
 }
 

@@ -5,4 +5,5 @@ mod support;
 mod connections;
 mod failures;
 mod groups;
+mod ip;
 mod paths;
