@@ -11,8 +11,8 @@ use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs_node::cm::ipoib::PeerSlot;
 use bareverbs_node::cm::rdma::{
-    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, SubnetAdministration,
-    SubnetStorage,
+    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, Resolver,
+    SubnetAdministration, SubnetStorage,
 };
 use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{

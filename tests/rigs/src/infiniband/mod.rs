@@ -9,18 +9,20 @@
 mod table;
 
 use super::stock_driver::{self, Rig};
+use super::vfio::programs;
 use crate::outcome::Outcome;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const ABOUT: &str =
     "subnets of the model under OpenSM, with Linux at the ends (slow: boots machines)";
 
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rig = Rig {
         name: "infiniband",
         scenarios: table::ALL,
-        programs: Vec::new(),
+        programs: programs::libraries(&root)?,
         ours: PathBuf::new(),
     };
     stock_driver::run_rig(&rig, arguments)

@@ -5,7 +5,11 @@ use super::super::stock_driver::{BOOT, Boot, SCENARIO, Scenario};
 /// A script behind what every one begins with.
 macro_rules! script {
     ($file:literal) => {
-        concat!(include_str!("scripts/begin.sh"), include_str!($file))
+        concat!(
+            include_str!("scripts/begin.sh"),
+            include_str!("scripts/manager.sh"),
+            include_str!($file)
+        )
     };
 }
 
@@ -80,6 +84,28 @@ pub(super) const ALL: &[Scenario] = &[
             prints: &[
                 ("topology", "Switch\t4 \"S-0002c90200000100\""),
                 ("topology", "Switch\t4 \"S-0002c90200000200\""),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "ours",
+        about: "our driver and libraries on a switch under OpenSM, against Linux: paths and groups of OpenSM's, connections \
+                by GID",
+        functions: 2,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/ours.sh")
+            ),
+            prints: &[
+                ("ours without a manager", "PORT_INIT (2)"),
+                ("ours without a manager", "port_lid:\t\t0"),
+                ("ours comes up", "PORT_ACTIVE (4)"),
             ],
             ..MACHINES
         }],

@@ -22,22 +22,41 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
             .args(["--test", "on_device"]),
     )?;
     let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
-    let libraries = bareverbs_bundle::build(Some(&root.join("target/rigs/vfio/bundle")), false)?;
+    let programs = EXAMPLES.map(|name| (name, examples.join(name)));
+    let rest = [("on_device", tests), (LIBRARY, library(root)?)];
     let in_c = in_c::build(&root.join("target/rigs/vfio/in-c"))?;
-    EXAMPLES
-        .map(|name| (name, examples.join(name)))
-        .into_iter()
-        .chain([
-            ("on_device", tests),
-            (LIBRARY, libraries.folder.join(LIBRARY)),
-        ])
-        .chain(in_c)
-        .map(|(name, from)| {
-            let path = examples.join(format!("{name}.guest"));
-            output(Command::new("strip").arg("-o").arg(&path).arg(from))?;
-            Ok(Program { name, path })
-        })
-        .collect()
+    let all = programs.into_iter().chain(rest).chain(in_c);
+    stripped(&examples, all)
+}
+
+/// The libraries for C alone, and what hands them a device.
+pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
+    let examples = examples(root, &["devinfo"])?;
+    let programs = [
+        ("devinfo", examples.join("devinfo")),
+        (LIBRARY, library(root)?),
+    ];
+    stripped(&examples, programs)
+}
+
+fn library(root: &Path) -> Result<PathBuf, String> {
+    let bundle = root.join("target/rigs/vfio/bundle");
+    Ok(bareverbs_bundle::build(Some(&bundle), false)?
+        .folder
+        .join(LIBRARY))
+}
+
+/// Programs without what only a debugger reads, in a folder.
+fn stripped(
+    to: &Path,
+    programs: impl IntoIterator<Item = (&'static str, PathBuf)>,
+) -> Result<Vec<Program>, String> {
+    let one = |(name, from): (&'static str, PathBuf)| {
+        let path = to.join(format!("{name}.guest"));
+        output(Command::new("strip").arg("-o").arg(&path).arg(from))?;
+        Ok(Program { name, path })
+    };
+    programs.into_iter().map(one).collect()
 }
 
 /// Builds examples. The directory that they are in.

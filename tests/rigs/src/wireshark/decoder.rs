@@ -2,7 +2,7 @@
 
 use super::expect::{Field, Value, bytes, number, text};
 use super::packets::payload_field;
-use bareverbs_cm::mad::{CmaHeader, DATA, Header, MAD_LEN, Mad, Message};
+use bareverbs_cm::mad::{CmaHeader, DATA, Header, MAD_LEN, Mad, MadError, Message};
 use connectx_model::roce::env::Encapsulation;
 use connectx_model::roce::opcode::{Operation, Service};
 use connectx_model::roce::packet::Packet;
@@ -294,7 +294,11 @@ fn request(m: &bareverbs_cm::mad::Req<'_>, fields: &mut Vec<Field>) -> Result<()
         ),
     ]);
     fields.extend(gids(&m.primary_local_gid, &m.primary_remote_gid));
-    let (header, private) = CmaHeader::parse(m.private_data).map_err(|e| e.to_string())?;
+    let (header, private) = match CmaHeader::parse(m.private_data) {
+        // Ids with GIDs have no header, and these programs no private data of their own.
+        Err(MadError::IpVersion(0)) => return Ok(()),
+        parsed => parsed.map_err(|error| error.to_string())?,
+    };
     fields.extend(ip_cm(&header));
     fields.push(bytes("infiniband.cm.req.ip_cm.private", private, 56));
     Ok(())

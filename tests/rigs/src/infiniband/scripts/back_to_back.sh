@@ -1,4 +1,4 @@
-osm='. /run/osm/functions'
+barrier
 if [ "$me" = 0 ]; then
     step 60 'manager' "$osm; manager"
 fi

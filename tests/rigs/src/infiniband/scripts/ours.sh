@@ -1,0 +1,60 @@
+barrier
+if [ "$me" = 0 ]; then
+    step 60 'manager' "$osm; manager"
+    step 90 'port comes up' "$osm"'; until_true "active mlx5_0"; ibstat mlx5_0 1'
+    step 90 'theirs sees both' 'until_true "[ \$(ibnetdiscover | grep -c ^Ca) = 2 ]"; ibnetdiscover'
+else
+    step 90 'ours comes up' "until_true '$ours ibv_devinfo | grep -q PORT_ACTIVE'; $ours ibv_devinfo -v"
+fi
+barrier
+# By IP addresses: ARP, neighbour discovery and echoes over the group of all interfaces.
+if [ "$me" = 0 ]; then
+    step 60 'interface' 'ip addr add 10.1.0.1/24 dev ib0 && ip addr add fd01::1/64 dev ib0 nodad && ip link set ib0 up &&
+        until_true "[ \"\$(cat /sys/class/net/ib0/carrier)\" = 1 ]" && ip link set ib0 mtu 4092 && ip addr show ib0'
+fi
+barrier
+serving=1
+client_server 120 'ping and rping by IPv4, their client, our server' "$ready" \
+    "$with_ip rping -s -a 10.1.0.2 -C 20 -V" \
+    'ping -c 3 -w 50 10.1.0.2 && ping -c 3 -w 50 -M do -s 4064 10.1.0.2 && rping -c -a 10.1.0.2 -C 20 -V'
+client_server 120 'ping and rping by IPv6, their client, our server' "$ready" \
+    "$with_ip rping -s -a fd01::2 -C 20 -V" 'ping -6 -c 3 -w 50 fd01::2 && rping -c -a fd01::2 -C 20 -V'
+serving=0
+client_server 120 'rping by IPv4, our client, their server' listening_cm 'rping -s -a 10.1.0.1 -C 20 -V' \
+    "$with_ip rping -c -a 10.1.0.1 -C 20 -V"
+client_server 120 'rping by IPv6, our client, their server' listening_cm 'rping -s -a fd01::1 -C 20 -V' \
+    "$with_ip rping -c -a fd01::1 -C 20 -V"
+barrier
+# By GIDs: paths come from OpenSM's subnet administration. Linux looks for a device whose port was active when it read the
+# state into its cache; of two events, the one with the older state may be written last (ib_cache_update reads the P_Keys in
+# between), so that no device is found until the next event, which a further partition makes.
+if [ "$me" = 0 ]; then
+    step 60 'another partition' "$osm"'; echo "Green=0x0002 : ALL=full ;" >> /run/osm/partitions &&
+        kill -HUP $(cat /run/osm/process) && until_true "grep -q 0x8002 /sys/class/infiniband/mlx5_0/ports/1/pkeys/*"'
+fi
+barrier
+serving=1
+client_server 120 'ucmatose by GID, their client, our server' "$ready" \
+    "$ours ucmatose -f gid -c 20 -b $own" "until_true 'ucmatose -f gid -c 20 -s $own'"
+client_server 120 'udaddy by GID, their client, our server' "$ready" \
+    "$ours udaddy -f gid -c 20 -b $own" "udaddy -f gid -c 20 -s $own"
+serving=0
+client_server 120 'udaddy by GID, our client, their server' "$waits" \
+    "udaddy -f gid -c 20 -b $theirs" "$ours udaddy -f gid -c 20 -s $theirs"
+client_server 120 'ucmatose by GID, our client, their server' "$waits" \
+    "ucmatose -f gid -b $theirs" "$ours ucmatose -f gid -s $theirs"
+client_server 120 'mckey, our sender by GID, their receiver' 'saquery -g | grep -q :f00:9' \
+    'mckey -m 239.0.0.9 -b 10.1.0.1 -c 10' "$ours mckey -M $group -b $own -c 10 -s"
+barrier
+if [ "$me" = 0 ]; then
+    step 60 'nothing was sent twice' "$counters && ! grep -v '^0$' cm_tx_retries/* cm_rx_duplicates/*"
+fi
+# Twenty requests at once keep Linux's program longer than this manager waits for the first answer: it asks again.
+client_server 120 'ucmatose by IPv4, our client, their server' listening_cm 'ucmatose -b 10.1.0.1 -c 20' \
+    "$with_ip ucmatose -c 20 -s 10.1.0.1"
+barrier
+if [ "$me" = 0 ]; then
+    step 60 'neighbours' 'ip neigh show dev ib0; saquery -g'
+    step 60 'manager ends' "$osm"'; end_manager TERM'
+    step 60 'unload' 'rmmod rdma_ucm && rmmod ib_ipoib && rmmod ib_umad && rmmod mlx5_ib && rmmod mlx5_core'
+fi
