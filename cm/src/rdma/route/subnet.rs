@@ -329,6 +329,8 @@ fn joining(membership: &Membership) -> Question {
             pkey: membership.pkey,
             qkey: membership.qkey,
             traffic_class: membership.traffic_class,
+            // OpenSM keeps what a new group's first member says here, though it does not count.
+            scope: membership.mgid[1] & 0xf,
             join_state: membership.join_state as u8,
             ..McMemberRecord::ZERO
         },

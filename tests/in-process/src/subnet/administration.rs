@@ -6,6 +6,7 @@ use super::{Datagram, SA_LID};
 const METHOD: usize = 3;
 const STATUS: usize = 4;
 const ATTRIBUTE: usize = 16;
+const RECORD_OFFSET: usize = 44;
 const COMPONENTS: usize = 48;
 const DATA: usize = 56;
 
@@ -155,6 +156,12 @@ impl Administration {
             _ => UNSUPPORTED,
         };
         answer[STATUS..STATUS + 2].copy_from_slice(&status.to_be_bytes());
+        // The distance between records, in units of 8 bytes.
+        answer[RECORD_OFFSET + 1] = match (status, attribute) {
+            (0, PATH_RECORD) => 8,
+            (0, MC_MEMBER_RECORD) => 7,
+            _ => 0,
+        };
         Some(answer)
     }
 
@@ -170,6 +177,9 @@ impl Administration {
         let (Some(to), Some(from)) = (to, from) else {
             return NO_RECORDS;
         };
+        // As OpenSM has it: the path is no service's, it is reversible, and paths are not counted.
+        record[..8].fill(0);
+        record[49] = 0x80;
         record[40..42].copy_from_slice(&to.lid.to_be_bytes());
         record[42..44].copy_from_slice(&from.lid.to_be_bytes());
         record[47] = self.path.hop_limit;
@@ -260,8 +270,12 @@ impl Administration {
             return REQUEST_INVALID;
         }
         *states &= !state;
-        record[..16].copy_from_slice(&group.record[..16]);
-        record[32..48].copy_from_slice(&group.record[32..48]);
+        // As OpenSM has it: of the group there is nothing but the selectors ("exactly"), and how the port is still in it.
+        record[32..48].fill(0);
+        for at in [38, 42, 43] {
+            record[at] = 2 << 6;
+        }
+        record[48] = group.record[48] & 0xf0 | *states;
         group.members.retain(|(_, states)| *states != 0);
         self.groups.retain(|group| !group.members.is_empty());
         0
