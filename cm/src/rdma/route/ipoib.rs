@@ -141,7 +141,14 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         let port = self.device.query_port()?;
         let active = port.state == PortState::Active && port.sm_lid != 0;
         if active {
-            self.link.set_gid(self.device.query_infiniband_gid(0)?.0);
+            let gid = self.device.query_infiniband_gid(0)?.0;
+            if gid != self.link.own().gid {
+                // All groups are joined anew, as another port.
+                while let Some(group) = self.groups.pop() {
+                    self.give_up(now, &group)?;
+                }
+                self.link.set_gid(gid);
+            }
         }
         self.look = (!active).then(|| now.saturating_add(AGAIN));
         Ok(active)
@@ -196,15 +203,22 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         while let Some(known) = self.groups.get(at).copied() {
             let wanted = |ip| self.host.groups().any(|(other, _)| other == ip);
             if known.ip.is_some_and(|ip| !wanted(ip)) {
-                self.subnet.leave(now, &known.membership);
-                if known.attached {
-                    self.interface.detach(known.membership.mgid)?;
-                }
+                self.give_up(now, &known)?;
                 self.groups.swap_remove(at);
                 continue;
             }
             self.move_on(now, at)?;
             at += 1;
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, now: Duration, group: &Group) -> Result<(), RdmaError> {
+        if !matches!(group.standing, Standing::Outside { .. }) {
+            self.subnet.leave(now, &group.membership);
+        }
+        if group.attached {
+            self.interface.detach(group.membership.mgid)?;
         }
         Ok(())
     }
@@ -229,7 +243,7 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             Standing::Joining => match self.subnet.membership(now, membership) {
                 Ok(None) => return Ok(()),
                 Ok(Some(record)) => {
-                    self.enter(at, &record)?;
+                    self.enter(now, at, &record)?;
                     Standing::In(record)
                 }
                 Err(error) => {
@@ -243,8 +257,23 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         Ok(())
     }
 
-    fn enter(&mut self, at: usize, record: &McMemberRecord) -> Result<(), RdmaError> {
+    fn enter(
+        &mut self,
+        now: Duration,
+        at: usize,
+        record: &McMemberRecord,
+    ) -> Result<(), RdmaError> {
         if self.groups[at].ip.is_none() {
+            // The others have the Q_Key of that of all interfaces.
+            let mut other = 1;
+            while let Some(group) = self.groups.get(other).copied() {
+                if group.membership.qkey == record.qkey {
+                    other += 1;
+                    continue;
+                }
+                self.give_up(now, &group)?;
+                self.groups.swap_remove(other);
+            }
             let pkey_index = self.pkey_index(record.pkey)?;
             self.interface.start(record.qkey, pkey_index)?;
         }

@@ -420,6 +420,10 @@ impl Resolver for SubnetAdministration<'_> {
             capacity,
         })?;
         slot.users += 1;
+        if slot.users == 1 {
+            // Perhaps it is still being left.
+            slot.membership = *membership;
+        }
         slot.until = slot.until.max(until);
         match slot.state {
             MemberState::Free | MemberState::Failed(_) => {

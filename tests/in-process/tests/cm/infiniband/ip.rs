@@ -7,6 +7,7 @@ use bareverbs_cm::ip::{self, Addresses, Groups, Neighbours, Routes};
 use bareverbs_cm::ipoib::{PeerSlot, broadcast_group, group};
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_cm::sa;
+use bareverbs_core::AsyncEvent;
 use bareverbs_in_process::subnet::{Group, Subnet};
 use bareverbs_in_process::{ModelPlatform, World};
 
@@ -141,6 +142,42 @@ impl Hosts {
         }
         panic!("no event");
     }
+}
+
+/// Another manager knows nothing of the groups, and has another Q_Key for them.
+#[test]
+fn groups_are_joined_again() {
+    let mut hosts = Hosts::settled();
+    hosts.subnet.with(|state| {
+        let mut all = all_interfaces();
+        all.record[32..36].copy_from_slice(&[0, 0, 0x0b, 0x1c]);
+        state.administration.groups = vec![all];
+    });
+    for cm in &mut hosts.cms {
+        cm.handle_async_event(&AsyncEvent::ClientReregister { port: 1 });
+    }
+    hosts.poll_for(3 * SECOND);
+    let joined = hosts.subnet.with(|state| {
+        let groups = state.administration.groups.iter();
+        let ours = [gid(0).0, gid(1).0];
+        let both = |group: &&Group| {
+            assert_eq!(group.record[32..36], [0, 0, 0x0b, 0x1c]);
+            ours.iter().all(|gid| group.members.contains(&(*gid, 1)))
+        };
+        groups.filter(both).count()
+    });
+    // All interfaces, all systems of IPv4, all nodes of IPv6.
+    assert_eq!(joined, 3);
+    // Neighbours are found with it.
+    let channel = hosts.channels[0];
+    let id = hosts.cms[0]
+        .create_id(Some(channel), 0, PortSpace::Tcp)
+        .unwrap();
+    let there = SocketAddr::new(addresses(1)[0], 1);
+    hosts.cms[0]
+        .resolve_addr(id, None, there, 5 * SECOND)
+        .unwrap();
+    hosts.expect(0, EventType::AddrResolved);
 }
 
 /// The port is in the groups of its addresses, with the Q_Key of that of all interfaces.
