@@ -5,6 +5,7 @@
 //!
 //! Logs are left in `target/rigs/drivers/log/KERNEL/SCENARIO/`.
 
+mod beside_ours;
 mod dpdk;
 mod rdma_core_vfio;
 
@@ -15,7 +16,11 @@ use std::path::{Path, PathBuf};
 pub(crate) const ABOUT: &str = "DPDK's and rdma-core's drivers on the model, in QEMU guests (slow: boots machines; downloads once)";
 
 /// The scenarios of all drivers, by the driver's name.
-const SCENARIOS: &[Scenario] = &[dpdk::SCENARIO, rdma_core_vfio::SCENARIO];
+const SCENARIOS: &[Scenario] = &[
+    dpdk::SCENARIO,
+    beside_ours::SCENARIO,
+    rdma_core_vfio::SCENARIO,
+];
 
 /// What builds the programs of a scenario, below a directory of its own.
 type Build = fn(&Path) -> Result<Vec<Program>, String>;
@@ -23,6 +28,7 @@ type Build = fn(&Path) -> Result<Vec<Program>, String>;
 /// Who builds for which scenario.
 const PROGRAMS: &[(&str, Build)] = &[
     (dpdk::SCENARIO.name, dpdk::programs),
+    (beside_ours::SCENARIO.name, beside_ours::programs),
     (rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs),
 ];
 
@@ -31,9 +37,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/drivers");
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
     let all = !SCENARIOS.iter().any(|scenario| named(scenario.name));
+    // DPDK's programs are for two scenarios.
+    let needed = |name: &str| {
+        named(name) || name == dpdk::SCENARIO.name && named(beside_ours::SCENARIO.name)
+    };
     let mut programs = Vec::new();
     for (name, build) in PROGRAMS {
-        if all || named(name) {
+        if all || needed(name) {
             programs.extend(build(&root.join(name))?);
         }
     }
