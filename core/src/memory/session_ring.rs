@@ -28,6 +28,7 @@ use bareverbs_firmware_cmds::word::Word;
 
 use crate::memory::cqe_ring::{Cqe, Entries};
 use crate::memory::dma::{load, read_barrier, write_barrier};
+use crate::memory::slots::Receives;
 
 /// Bytes that [`write_decoy`] writes.
 pub(crate) const DECOY_LEN: usize = SIZE;
@@ -196,17 +197,30 @@ impl SessionRing {
         })
     }
 
-    /// The mini CQEs of a session in order.
+    /// Hands the mini CQEs of a session to `each` in order, with the identifiers that come next.
     #[inline(always)]
-    pub(crate) fn minis(&self, ci: u32, session: &Session, mut each: impl FnMut(MiniCqe)) {
+    pub(crate) fn minis(
+        &self,
+        ci: u32,
+        session: &Session,
+        mut ids: Receives<'_>,
+        mut each: impl FnMut(u64, MiniCqe),
+    ) {
+        const ALL: usize = mini::PER_ARRAY as usize;
         let mut from = 0;
         while from < session.count {
-            let at = ci.wrapping_add(mini::array_of(from));
-            let minis = (session.count - from).min(mini::PER_ARRAY) as usize;
-            let array = self.entries.at(at).base();
-            for nth in 0..minis {
-                // SAFETY: inside the array's entry, which is in the ring.
-                each(unsafe { load(array.add(nth * size_of::<MiniCqe>())) });
+            let array = self.entries.at(ci.wrapping_add(mini::array_of(from)));
+            // SAFETY: fewer than an array has, whose entry is in the ring.
+            let mini = |nth: usize| unsafe { load(array.base().add(nth * size_of::<MiniCqe>())) };
+            let left = session.count - from;
+            // Most arrays are full and no end of a ring is between their identifiers: then all places are known when the code
+            // is compiled.
+            let all =
+                left >= mini::PER_ARRAY && ids.next_ids::<ALL>(|nth, wr_id| each(wr_id, mini(nth)));
+            if !all {
+                for nth in 0..left.min(mini::PER_ARRAY) as usize {
+                    each(ids.next_id(), mini(nth));
+                }
             }
             from += mini::PER_ARRAY;
         }

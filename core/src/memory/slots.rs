@@ -242,7 +242,7 @@ impl QpSlot {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LiveQp<'s>(&'s QpSlot);
 
-impl LiveQp<'_> {
+impl<'s> LiveQp<'s> {
     /// A send work request has completed, and with it all before it: frees them. `None` if none that is outstanding starts
     /// at this block.
     #[inline(always)]
@@ -281,7 +281,7 @@ impl LiveQp<'_> {
 
     /// The oldest `count` receive work requests have completed, if so many were posted and the first has this counter.
     #[inline(always)]
-    pub(crate) fn complete_recvs(self, counter: u16, count: u32) -> Option<Receives> {
+    pub(crate) fn complete_recvs(self, counter: u16, count: u32) -> Option<Receives<'s>> {
         let slot = self.0;
         let tail = slot.rq_tail.load(Relaxed);
         let mask = slot.rq_mask.load(Relaxed);
@@ -289,8 +289,8 @@ impl LiveQp<'_> {
         if (tail ^ u32::from(counter)) & mask != 0 || posted < count || posted > mask + 1 {
             return None;
         }
-        slot.rq_tail.store(tail.wrapping_add(count), Release);
         Some(Receives {
+            tail: &slot.rq_tail,
             wr_ids: slot.rq_wr_ids.load(Relaxed),
             mask,
             next: tail,
@@ -303,22 +303,47 @@ impl LiveQp<'_> {
     }
 }
 
-/// The identifiers of receive work requests that have completed.
+/// Receive work requests that have completed. Each is freed when its identifier is taken, not before: its place may then be
+/// posted to.
 #[derive(Debug)]
-pub(crate) struct Receives {
+pub(crate) struct Receives<'s> {
+    tail: &'s AtomicU32,
     wr_ids: *mut AtomicU64,
     mask: u32,
     next: u32,
 }
 
-impl Receives {
+impl Receives<'_> {
     /// The next one.
     #[inline(always)]
     pub(crate) fn next_id(&mut self) -> u64 {
         let at = (self.next & self.mask) as usize;
-        self.next = self.next.wrapping_add(1);
         // SAFETY: as in `complete_send`. The QP stays attached to the CQ until the poller detaches it.
-        unsafe { (*self.wr_ids.add(at)).load(Relaxed) }
+        let wr_id = unsafe { (*self.wr_ids.add(at)).load(Relaxed) };
+        self.next = self.next.wrapping_add(1);
+        self.tail.store(self.next, Release);
+        wr_id
+    }
+
+    /// Hands the next ones to `each`, with their numbers among these, unless the ring's end is between them; whether it did.
+    #[inline(always)]
+    pub(crate) fn next_ids<const N: usize>(&mut self, mut each: impl FnMut(usize, u64)) -> bool {
+        const { assert!(N > 0 && N <= 1 << 16) };
+        let at = self.next & self.mask;
+        if self.mask - at < N as u32 - 1 {
+            return false;
+        }
+        // SAFETY: as in `next_id`.
+        let first = unsafe { self.wr_ids.add(at as usize) };
+        for nth in 0..N {
+            // SAFETY: as in `next_id`; the last one is not behind the ring's last by the check.
+            let wr_id = unsafe { (*first.add(nth)).load(Relaxed) };
+            self.tail
+                .store(self.next.wrapping_add(nth as u32 + 1), Release);
+            each(nth, wr_id);
+        }
+        self.next = self.next.wrapping_add(N as u32);
+        true
     }
 }
 

@@ -220,11 +220,11 @@ impl<'d> Ring<'d> {
         if op == Opcode::Requester as u8 || op >= Opcode::ResizeCq as u8 || !counted {
             return 0;
         }
-        let Some(mut ids) = qp.complete_recvs(session.tail.wqe_counter(), session.count) else {
+        let Some(ids) = qp.complete_recvs(session.tail.wqe_counter(), session.count) else {
             return 0;
         };
-        ring.minis(ci, &session, |mini| {
-            each(ids.next_id(), mini, &session);
+        ring.minis(ci, &session, ids, |wr_id, mini| {
+            each(wr_id, mini, &session);
         });
         self.entries.set_pass(ring.end(ci, &session));
         session.count
