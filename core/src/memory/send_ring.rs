@@ -115,6 +115,12 @@ impl Cursor {
         Self(self.0.wrapping_add(blocks.rotate_left(Self::COUNTER - 2)))
     }
 
+    /// Where a WQE of one block starts that ends here.
+    #[inline(always)]
+    pub(crate) const fn before(self) -> Self {
+        Self(self.0.wrapping_sub(1 << Self::COUNTER))
+    }
+
     /// Behind a WQE of so many blocks that starts here.
     #[inline(always)]
     pub(crate) const fn behind(self, blocks: u32) -> Self {
@@ -164,6 +170,14 @@ impl SendRing {
     #[inline(always)]
     fn mask(&self) -> usize {
         self.mask as usize
+    }
+
+    /// Records for the poller a work request's (running freely) identifier.
+    #[inline(always)]
+    pub(crate) fn record_id(&self, head: u32, wr_id: u64) {
+        let id = (head & self.wr_mask) as usize;
+        // SAFETY: the masked index lies inside the array (`new`).
+        unsafe { self.wr_ids.add(id).as_ref().store(wr_id, Relaxed) };
     }
 
     /// The WQE that starts here.
@@ -277,6 +291,12 @@ impl SendRing {
         }
     }
 
+    /// How many blocks there are from this one up to the ring's end.
+    #[inline(always)]
+    pub(crate) fn rest(&self, from: Cursor) -> u32 {
+        (self.mask - (from.offset() as u32 & self.mask)) / BLOCK as u32 + 1
+    }
+
     /// How many blocks it has.
     pub(crate) fn blocks(&self) -> u32 {
         (self.mask() / BLOCK + 1) as u32
@@ -315,6 +335,22 @@ impl Wqe<'_> {
     #[inline(always)]
     pub(crate) fn offset(self) -> usize {
         self.offset
+    }
+
+    /// The WQE that lies so many blocks behind this one's start.
+    ///
+    /// # Safety
+    /// They are fewer than there are from here up to the [ring's end](SendRing::rest).
+    #[inline(always)]
+    pub(crate) unsafe fn behind(self, blocks: u32) -> Self {
+        let distance = blocks as usize * BLOCK;
+        debug_assert!(self.offset + distance <= self.ring.mask());
+        Self {
+            // SAFETY: a block of the ring, as the caller promises.
+            first: unsafe { self.first.add(distance) },
+            offset: self.offset + distance,
+            ..self
+        }
     }
 
     /// Where byte `at` of it lies, rounded down to a segment.
@@ -465,6 +501,16 @@ impl Wqe<'_> {
             at.as_ref().store(head, Relaxed);
             let at = self.ring.wr_ids.add(id);
             at.as_ref().store(wr_id, Relaxed);
+        }
+    }
+
+    /// Records only which work request starts here.
+    #[inline(always)]
+    pub(crate) fn record_head(self, head: u32) {
+        // SAFETY: the masked index lies inside the array (`SendRing::new`).
+        unsafe {
+            let at = self.ring.heads.add(self.offset / BLOCK);
+            at.as_ref().store(head, Relaxed);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::verbs::qp::send::{Batch, SendQueue};
 use crate::verbs::qp::state::{QpAttrMask, QpState};
 use crate::verbs::qp::wr::{PostError, Remote, SendData, SendFlags, SendOp, SendWr};
 use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
     AtomicCompareWord, AtomicSwapAddWord, DcKeyWord, Opcode, RemoteAddressWord, RemoteKeyWord,
 };
@@ -29,12 +30,44 @@ pub struct DcTarget<'a> {
     pub access_key: u64,
 }
 
-/// Writes the address vector.
-#[inline(always)]
-fn put_target(wqe: Wqe<'_>, ah: &AddressHandle, dctn: Qpn, access_key: u64) {
-    wqe.put::<16, _, _>(DcKeyWord(access_key), ah.path.to(dctn));
-    // The address vector's latter part is kept in memory order.
-    wqe.put_words::<32, 4>(ah.rest);
+impl DcTarget<'_> {
+    /// In the form in which work requests carry it, for a target that many go to.
+    #[must_use]
+    #[inline]
+    pub fn prepare(&self) -> DcAddress {
+        let [mac, grh, high, low] = self.ah.rest;
+        let key = DcKeyWord(self.access_key).to_memory();
+        let path = self.ah.path.to(self.dctn).to_memory();
+        DcAddress([key, path, mac, grh, high, low])
+    }
+}
+
+/// A [`DcTarget`] as work requests carry it: the whole address vector (`struct mlx5_wqe_av`), as it lies in memory. A plain
+/// value: nothing in the device stands behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DcAddress([u64; 6]);
+
+/// What says where a work request of an initiator goes: a [`DcTarget`], or a [`DcAddress`] that was made of one.
+pub trait DcRoute: Copy {
+    /// Writes the address vector.
+    #[doc(hidden)]
+    fn put(self, wqe: Wqe<'_>);
+}
+
+impl DcRoute for DcTarget<'_> {
+    #[inline(always)]
+    fn put(self, wqe: Wqe<'_>) {
+        wqe.put::<16, _, _>(DcKeyWord(self.access_key), self.ah.path.to(self.dctn));
+        // The address vector's latter part is kept in memory order.
+        wqe.put_words::<32, 4>(self.ah.rest);
+    }
+}
+
+impl DcRoute for &DcAddress {
+    #[inline(always)]
+    fn put(self, wqe: Wqe<'_>) {
+        wqe.put_words::<16, 6>(self.0);
+    }
 }
 
 #[inline(always)]
@@ -70,14 +103,14 @@ impl<P: Platform> Qp<'_, P, Dci> {
 impl<P: Platform> SendQueue<'_, P, Dci> {
     /// Posts one work request for a target and rings the doorbell: `ibv_wr_start` to `ibv_wr_complete` with
     /// `mlx5dv_wr_set_dc_addr`.
-    pub fn post_dc(&mut self, to: DcTarget<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub fn post_dc(&mut self, to: impl DcRoute, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.batch().push_dc(to, wr)
     }
 }
 
 impl<P: Platform> Batch<'_, '_, P, Dci> {
     /// Posts a work request that is known only at run time.
-    pub fn push_dc(&mut self, to: DcTarget<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub fn push_dc(&mut self, to: impl DcRoute, wr: &SendWr<'_>) -> Result<(), PostError> {
         match wr.data {
             SendData::Sges(sges) => self.push_dc_with(to, wr, &sges),
             SendData::Inline(bytes) => self.push_dc_with(to, wr, &Inline(bytes)),
@@ -86,7 +119,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
 
     fn push_dc_with<D: Payload>(
         &mut self,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         wr: &SendWr<'_>,
         data: &D,
     ) -> Result<(), PostError> {
@@ -129,13 +162,10 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         opcode: Opcode,
         imm: u32,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         data: &D,
     ) -> Result<(), PostError> {
-        let (ah, dctn, access_key) = (to.ah, to.dctn, to.access_key);
-        self.build::<64, D>(wr_id, opcode, imm, flags, data, move |wqe| {
-            put_target(wqe, ah, dctn, access_key);
-        })
+        self.build::<64, D>(wr_id, opcode, imm, flags, data, move |wqe| to.put(wqe))
     }
 
     #[inline(always)]
@@ -145,12 +175,11 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         opcode: Opcode,
         imm: u32,
         flags: SendFlags,
-        (to, remote): (DcTarget<'_>, Remote),
+        (to, remote): (impl DcRoute, Remote),
         data: &D,
     ) -> Result<(), PostError> {
-        let (ah, dctn, access_key) = (to.ah, to.dctn, to.access_key);
         self.build::<80, D>(wr_id, opcode, imm, flags, data, move |wqe| {
-            put_target(wqe, ah, dctn, access_key);
+            to.put(wqe);
             put_remote(wqe, remote);
         })
     }
@@ -161,16 +190,15 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         wr_id: u64,
         opcode: Opcode,
         flags: SendFlags,
-        (to, remote): (DcTarget<'_>, Remote),
+        (to, remote): (impl DcRoute, Remote),
         (swap_or_add, compare): (u64, u64),
         data: &D,
     ) -> Result<(), PostError> {
         if !self.queue.atomics {
             return Err(PostError::NoAtomics);
         }
-        let (ah, dctn, access_key) = (to.ah, to.dctn, to.access_key);
         self.build::<96, D>(wr_id, opcode, 0, flags, data, move |wqe| {
-            put_target(wqe, ah, dctn, access_key);
+            to.put(wqe);
             put_remote(wqe, remote);
             let compare = AtomicCompareWord(compare);
             wqe.put_behind::<80, _, _>(AtomicSwapAddWord(swap_or_add), compare);
@@ -183,7 +211,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         data: impl Payload,
     ) -> Result<(), PostError> {
         self.dc(wr_id, Opcode::Send, 0, flags, to, &data)
@@ -195,7 +223,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
@@ -208,7 +236,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         key: RKey,
         data: impl Payload,
     ) -> Result<(), PostError> {
@@ -221,7 +249,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         remote: Remote,
         data: impl Payload,
     ) -> Result<(), PostError> {
@@ -234,7 +262,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         remote: Remote,
         imm: u32,
         data: impl Payload,
@@ -249,7 +277,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
         &mut self,
         wr_id: u64,
         flags: SendFlags,
-        to: DcTarget<'_>,
+        to: impl DcRoute,
         remote: Remote,
         sges: &[Sge],
     ) -> Result<(), PostError> {

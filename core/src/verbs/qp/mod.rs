@@ -60,7 +60,7 @@ pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 pub use connect::Endpoint;
 pub use create::Qp;
 pub use creating::CreatingQp;
-pub use dci::DcTarget;
+pub use dci::{DcAddress, DcRoute, DcTarget};
 pub use dct::{Dct, DctError, DctInitAttr};
 pub use destroying::DestroyingQp;
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};

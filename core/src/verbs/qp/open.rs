@@ -163,6 +163,9 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         const { assert!(FIXED <= 64) };
         let (at, queue) = (self.next, &*self.queue);
         self.data = queue.ring.wqe(at).offset() + FIXED;
+        if T::DYNAMIC {
+            queue.ring.record_id(self.head, request.wr_id);
+        }
         let written = queue.write::<FIXED, true, _>((at, self.head), request, Nothing, fixed);
         (self.next, self.last) = written;
         self.bare = self.last;

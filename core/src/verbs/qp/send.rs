@@ -134,7 +134,8 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         self.capacity.into()
     }
 
-    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
+    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data. Who calls this for what is usual of an
+    /// initiator ([`QpType::DYNAMIC`]) has recorded the identifier.
     #[inline(always)]
     pub(super) fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
         &self,
@@ -145,8 +146,8 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     ) -> (Cursor, u64) {
         // There is room for a WQE of the largest size from this block on.
         let wqe = self.ring.wqe(cursor);
-        // An order that takes few registers: what is short first, an address vector last.
-        let long = if FIXED < 64 {
+        // An order that takes few registers: what is short or prepared first, an address vector that is put together last.
+        let long = if FIXED < 64 || T::DYNAMIC {
             fixed(wqe);
             None
         } else {
@@ -166,7 +167,11 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         if let Some(fixed) = long {
             fixed(wqe);
         }
-        wqe.record(head, request.wr_id);
+        if T::DYNAMIC && USUAL {
+            wqe.record_head(head);
+        } else {
+            wqe.record(head, request.wr_id);
+        }
         (cursor.behind_segments(size), control.to_memory())
     }
 
@@ -329,7 +334,12 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             flags,
         };
         let queue = &mut *self.queue;
-        if self.head == queue.limit
+        let is_full = self.head == queue.limit;
+        if T::DYNAMIC && !is_full {
+            // Before the address needs all registers. Until the work request is posted nobody reads it.
+            queue.ring.record_id(self.head, wr_id);
+        }
+        if is_full
             || !data.is_usual::<T, FIXED>(
                 queue.max_sge,
                 queue.short_inline,

@@ -128,6 +128,7 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize) {
         let (at, len) = (draw.below(PART / 2), 1 + draw.below(PART / 2));
         let end = &mut ends[who];
         let dct = to(&ah, &targets[which]);
+        let address = dct.prepare();
         let own = round as usize % 8 * PART;
         let data = pattern(len, round);
         end.buffer.copy_in(own, &data).unwrap();
@@ -157,7 +158,9 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize) {
             }
             2 => {
                 let remote = all.remote(base + at);
-                batch.read(round, SIGNALED, dct, remote, &[sge]).unwrap();
+                batch
+                    .read(round, SIGNALED, &address, remote, &[sge])
+                    .unwrap();
                 drop(batch);
                 ok(lab.wait(&mut end.cq), round, WcOpcode::RdmaRead);
                 let mut read = vec![0; len];
@@ -168,7 +171,7 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize) {
                 let short = len.min(100);
                 all.receive(slot);
                 batch
-                    .send(round, SIGNALED, dct, Inline(&data[..short]))
+                    .send(round, SIGNALED, &address, Inline(&data[..short]))
                     .unwrap();
                 drop(batch);
                 ok(lab.wait(&mut end.cq), round, WcOpcode::Send);
