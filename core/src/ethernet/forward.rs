@@ -15,13 +15,14 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, ErrorWord, Format, IndexWord, Opcode as CqeOpcode, Syndrome, TailWord,
+    ByteCountWord, ErrorWord, Format, IndexWord, OpOwn, Opcode as CqeOpcode, Syndrome, TailWord,
 };
 use bareverbs_firmware_cmds::doorbell::{self, ReceiveRecord};
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, Rqn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    ControlFlags, EthernetInlineWord, Opcode, SEGMENT_UNIT, completion, data_segment, ethernet,
+    ControlFlags, ControlWord, DataAddressWord, DataWord, EthernetInlineWord, Opcode, SEGMENT_UNIT,
+    completion, data_segment, ethernet,
 };
 
 use crate::device::Device;
@@ -31,12 +32,13 @@ use crate::ethernet::error::{EthernetError, QueueFailure};
 use crate::ethernet::objects::{Object, QueueMemory, WorkQueue, state};
 use crate::ethernet::work_queues::Completes;
 use crate::memory::cqe_ring::Cqe;
+use crate::memory::dma::read_barrier;
 use crate::memory::record::DoorbellRecord;
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
-use crate::types::sge::{Access, Sge};
+use crate::types::sge::Access;
 use crate::verbs::cq::{Cq, CqError, CqInit};
 use crate::verbs::mr::{Buffer, Mr};
 use crate::verbs::pd::Pd;
@@ -305,14 +307,6 @@ fn segments(inline: usize, addresses: Option<[Mac; 2]>) -> [u64; 4] {
     core::array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word)))
 }
 
-/// Which of a lane's frames a completion of the receiving device is of.
-enum Came {
-    /// So many bytes in the buffer with this number.
-    Frame(u32, u32),
-    /// Something else.
-    Other,
-}
-
 impl<'d, P: Platform> Forwarder<'d, P> {
     /// The receive queue's number, for [indirection tables](super::IndirectionTable) and [targets](super::EthernetTarget).
     #[must_use]
@@ -356,83 +350,134 @@ impl<'d, P: Platform> Forwarder<'d, P> {
         }
         self.complete()?;
         let (first, sent) = (self.rx_tail, self.tx_head);
-        let mut last = 0;
-        let mut at = None;
-        for _ in 0..BURST {
-            let Some((entry, tail)) = self.rx.peek_entry() else {
-                break;
-            };
-            let Came::Frame(slot, length) = self.look(entry, tail) else {
-                self.other(entry, tail);
-                continue;
-            };
-            let wqe = self.ring.wqe(self.cursor);
-            let data = Sge::new(
-                self.addr + u64::from(slot * self.stride + self.inline),
-                length - self.inline,
-                self.lkey,
-            );
-            if self.inline == 0 {
-                wqe.put_words::<16, 2>([self.segments[0], self.segments[1]]);
-                wqe.put_data_at::<DATA_AT_ONCE>(&data);
+        let mut left = BURST as u32;
+        while left > 0 {
+            let (went, ended_by) = if self.inline == 0 {
+                self.run::<DATA_AT_ONCE, 2>(left)
             } else {
-                wqe.put_words::<16, 4>(self.segments);
-                if self.reads_headers {
-                    self.put_headers(wqe.offset(), slot);
+                self.run::<DATA_AT, 4>(left)
+            };
+            left -= went;
+            // Else at a ring's end.
+            if let Some((entry, tail)) = ended_by {
+                if !tail.last().is_ready(self.rx.entries().owner()) {
+                    break;
                 }
-                wqe.put_data_at::<DATA_AT>(&data);
+                self.take_unusual(entry, tail);
+                left -= 1;
             }
-            let units = if self.inline == 0 { 3 } else { 4 };
-            let control = self.cursor.control(Opcode::Send as u8, units);
-            wqe.put_word(control);
-            wqe.put_word(ControlFlags::new(0, 0));
-            last = control.to_memory();
-            at = Some(self.cursor);
-            self.cursor = self.cursor.behind(1);
-            self.tx_head = self.tx_head.wrapping_add(1);
         }
         if first != self.rx_tail {
             self.rx.publish_taken();
             self.end_burst();
         }
-        if let Some(at) = at {
+        let went = self.tx_head.wrapping_sub(sent);
+        if went != 0 {
             // The last one tells that all are done.
-            let flags = ControlFlags::new(completion::ALWAYS, 0);
-            self.ring.wqe(at).put_word(flags);
+            let last = self.cursor.before();
+            let wqe = self.ring.wqe(last);
+            wqe.put_word(ControlFlags::new(completion::ALWAYS, 0));
             self.ring_doorbell(last);
         } else if let Err(error) = self.rx.check() {
             return self.fail(ForwardError::Cq(error));
         }
-        let went = self.tx_head.wrapping_sub(sent);
         self.counters.received += u64::from(went);
         self.counters.sent += u64::from(went);
         Ok(went)
     }
 
-    /// Takes a completion of the receiving device, if it is that of the next buffer and a frame lies there.
+    /// Writes requests for frames that have come, for so many at most, as long as no ring ends: `DATA_AT` bytes before the
+    /// data, of which `N` words are the same for all. Returns for how many, and which completion ended it: one that is not
+    /// there, or not of a frame that can go out as it is.
     #[inline(always)]
-    fn look(&mut self, entry: Cqe, tail: TailWord) -> Came {
-        let ours = entry.word::<IndexWord>().0 == self.rx.index;
-        let next = (u32::from(tail.wqe_counter()) ^ self.rx_tail) & self.mask == 0;
-        const WHOLE: u8 = (CqeOpcode::ResponderSend as u8) << 4 | (Format::NoInline as u8) << 2;
-        // Opcode and format of the last byte.
-        let whole = tail.op_own() & 0xfc == WHOLE;
-        let length = entry.word::<ByteCountWord>().byte_cnt();
-        let (least, most) = (self.inline.max(HEADER_LEN as u32), self.frame_len);
-        let fits = length.wrapping_sub(least + 1) < most - least;
-        if !(ours && next && whole && fits && self.rx_tail != self.rx_head) {
-            return Came::Other;
-        }
-        self.rx.advance_entry(entry);
+    fn run<const DATA_AT: usize, const N: usize>(
+        &mut self,
+        most: u32,
+    ) -> (u32, Option<(Cqe, TailWord)>) {
+        let ours = IndexWord(self.rx.index).to_memory();
+        let entries = self.rx.entries();
         let slot = self.rx_tail & self.mask;
-        self.rx_tail = self.rx_tail.wrapping_add(1);
-        Came::Frame(slot, length)
+        let posted = self.rx_head.wrapping_sub(self.rx_tail);
+        let rest = entries.rest().min(self.mask + 1 - slot);
+        let count = most.min(posted).min(rest.min(self.ring.rest(self.cursor)));
+
+        // What the next completion's tail has to be: as one word, so that it is compared at once.
+        let mut whole = OpOwn(0);
+        whole.set_opcode(CqeOpcode::ResponderSend as u8);
+        whole.set_format(Format::NoInline as u8);
+        let mut wanted = TailWord(0);
+        wanted.set_op_own(whole.0 | entries.owner());
+        wanted.set_wqe_counter(self.rx_tail as u16);
+        let mut any = OpOwn(0);
+        any.set_solicited(true);
+        let mut compared = TailWord(0);
+        compared.set_op_own(!any.0);
+        compared.set_wqe_counter(self.mask as u16);
+        let mut one_on = TailWord(0);
+        one_on.set_wqe_counter(1);
+
+        // With a byte that is not inline, since a length of 0 means 2 GiB.
+        let least = self.inline.max(HEADER_LEN as u32) + 1;
+        let lengths = self.frame_len + 1 - least;
+        let key = DataWord::new(0, self.lkey).to_memory();
+        let mut addr = self.addr + u64::from(slot * self.stride + self.inline);
+        let mut control = self
+            .cursor
+            .control(Opcode::Send as u8, (DATA_AT / 16 + 1) as u32);
+        let mut next_control = ControlWord(0);
+        next_control.set_wqe_index(1);
+        let fixed: [u64; N] = core::array::from_fn(|at| self.segments[at]);
+
+        let (next, first) = (entries.look().0, self.ring.wqe(self.cursor));
+        let (inline, stride) = (self.inline, u64::from(self.stride));
+        let mut done = 0;
+        let mut ended_by = None;
+        while done < count {
+            // SAFETY: less than the rest of the ring.
+            let entry = unsafe { next.behind(done) };
+            let tail = entry.word::<TailWord>();
+            read_barrier();
+            let beyond = entry.word::<ByteCountWord>().byte_cnt().wrapping_sub(least);
+            if (tail.0 ^ wanted.0) & compared.0 != 0
+                || entry.word::<IndexWord>().to_memory() != ours
+                || beyond >= lengths
+            {
+                ended_by = Some((entry, tail));
+                break;
+            }
+            // SAFETY: less than the rest of the ring.
+            let wqe = unsafe { first.behind(done) };
+            let length = DataWord::new(beyond + (least - inline), LKey(0));
+            wqe.put_words::<16, N>(fixed);
+            let data = [length.to_memory() | key, DataAddressWord(addr).to_memory()];
+            wqe.put_words::<DATA_AT, 2>(data);
+            wqe.put_word(control);
+            wqe.put_word(ControlFlags::new(0, 0));
+            // The counters in both wrap where the rings end.
+            wanted.0 = wanted.0.wrapping_add(one_on.0);
+            control.0 = control.0.wrapping_add(next_control.0);
+            addr += stride;
+            done += 1;
+        }
+        if posted == 0 {
+            ended_by = Some(entries.look());
+        }
+        if self.reads_headers {
+            for nth in 0..done {
+                self.put_headers(self.cursor.behind(nth), slot + nth);
+            }
+        }
+        self.rx.entries().skip(done);
+        self.rx_tail = self.rx_tail.wrapping_add(done);
+        self.tx_head = self.tx_head.wrapping_add(done);
+        self.cursor = self.cursor.behind(done);
+        (done, ended_by)
     }
 
     /// A completion of the receiving device that is not of a frame to be sent.
     #[cold]
     #[inline(never)]
-    fn other(&mut self, entry: Cqe, tail: TailWord) {
+    fn take_unusual(&mut self, entry: Cqe, tail: TailWord) {
         self.rx.advance_entry(entry);
         let ours = entry.word::<IndexWord>().srqn_uidx() == self.rx.index;
         let posted = ours && self.rx_tail != self.rx_head;
@@ -463,7 +508,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     /// Copies the headers that the sending device requires inline, but for addresses that are new.
     #[cold]
     #[inline(never)]
-    fn put_headers(&self, wqe: usize, slot: u32) {
+    fn put_headers(&self, request: Cursor, slot: u32) {
         let mut headers = [0; super::FRAME_OVERHEAD];
         let inline = (self.inline as usize).min(headers.len());
         let headers = &mut headers[..inline];
@@ -471,10 +516,11 @@ impl<'d, P: Platform> Forwarder<'d, P> {
             // Inside the buffer, as the slot is.
             let _ = frames.copy_out((slot * self.stride) as usize, headers);
         }
-        let at = wqe + 16 + ethernet::INLINE_START;
+        let at = self.ring.wqe(request).offset() + 16 + ethernet::INLINE_START;
         let has_new = self.segments[1..].iter().skip(1).any(|&word| word != 0);
         let from = if has_new { ADDRESSES } else { 0 };
-        self.ring.put_bytes(at + from, &headers[from..]);
+        let rest = headers.get(from..).unwrap_or_default();
+        self.ring.put_bytes(at + from, rest);
     }
 
     /// Notes where a burst ends.
@@ -487,10 +533,17 @@ impl<'d, P: Platform> Forwarder<'d, P> {
         self.burst_head = self.burst_head.wrapping_add(1);
     }
 
-    fn ring_doorbell(&mut self, last: u64) {
+    /// Rings for all requests up to the one that starts here.
+    fn ring_doorbell(&self, last: Cursor) {
         self.sq_record.post(self.cursor.record());
+        let units = if self.inline == 0 {
+            DATA_AT_ONCE
+        } else {
+            DATA_AT
+        } / SEGMENT_UNIT
+            + 1;
+        let doorbell = last.control(Opcode::Send as u8, units as u32);
         let platform = self.out.platform();
-        let doorbell = bareverbs_firmware_cmds::wqe::ControlWord::from_memory(last);
         platform.write_be64(self.doorbell as usize, doorbell.0);
     }
 
@@ -533,24 +586,31 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// A completion of the sending device: all up to the one that it names are done.
+    #[inline(always)]
     fn sent(&mut self, entry: Cqe, tail: TailWord) {
         let ours = entry.word::<IndexWord>().srqn_uidx() == self.tx.index
             && tail.qpn() == self.sq.number();
         let done = tail.wqe_counter().wrapping_sub(self.tx_tail as u16);
-        let inside = u32::from(done) < self.outstanding();
-        match CqeOpcode::from_number(tail.last().opcode()) {
-            Some(CqeOpcode::Requester) if ours && inside => {}
-            Some(CqeOpcode::RequesterError) if ours && inside => {
-                let failure = ForwardError::Send(QueueFailure::of(entry.word::<ErrorWord>()));
-                self.failure = Some(self.failure.unwrap_or(failure));
-            }
-            _ => {
-                self.counters.garbage_completions += 1;
-                log::warn!("a completion that fits no frame sent was dropped");
-                return;
-            }
+        let inside = ours && u32::from(done) < self.outstanding();
+        if !inside || tail.last().opcode() != CqeOpcode::Requester as u8 {
+            return self.sent_unusual(entry, tail, inside);
         }
         self.tx_tail = self.tx_tail.wrapping_add(u32::from(done) + 1);
+    }
+
+    /// A completion of the sending device that is no success, or that names no request under way.
+    #[cold]
+    #[inline(never)]
+    fn sent_unusual(&mut self, entry: Cqe, tail: TailWord, inside: bool) {
+        if inside && tail.last().opcode() == CqeOpcode::RequesterError as u8 {
+            let failure = ForwardError::Send(QueueFailure::of(entry.word::<ErrorWord>()));
+            self.failure = Some(self.failure.unwrap_or(failure));
+            let done = tail.wqe_counter().wrapping_sub(self.tx_tail as u16);
+            self.tx_tail = self.tx_tail.wrapping_add(u32::from(done) + 1);
+            return;
+        }
+        self.counters.garbage_completions += 1;
+        log::warn!("a completion that fits no frame sent was dropped");
     }
 
     #[cold]

@@ -40,6 +40,16 @@ impl Cqe {
         self.0
     }
 
+    /// The CQE that lies so many behind this one, whoever's it is.
+    ///
+    /// # Safety
+    /// They are fewer than there are from here up to the [ring's end](CqeRing::rest), of 64 bytes each.
+    #[inline(always)]
+    pub(crate) unsafe fn behind(self, count: u32) -> Self {
+        // SAFETY: a CQE of the ring, as the caller promises.
+        Self(unsafe { self.0.add(count as usize * SIZE) })
+    }
+
     /// A word of it. The device does not write it any more, but a broken one may: use what was read, never read twice.
     #[inline(always)]
     pub(crate) fn word<W: Word>(self) -> W {
@@ -194,10 +204,48 @@ impl CqeRing {
         // SAFETY: at most the end of the ring.
         self.next = unsafe { next.0.add(SIZE) };
         if self.next == self.end {
-            self.next = self.entries.base;
-            self.parity ^= 1;
-            self.pass = self.pass.wrapping_add(self.entries.size);
+            self.begin_pass();
         }
+    }
+
+    /// How many CQEs there are from the next one up to the ring's end.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> u32 {
+        ((self.end.as_ptr() as usize - self.next.as_ptr() as usize) / SIZE) as u32
+    }
+
+    /// Goes on by so many CQEs, at most the [rest](Self::rest).
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, count: u32) {
+        debug_assert!(count <= self.rest());
+        let count = count.min(self.rest());
+        // SAFETY: at most the end of the ring.
+        self.next = unsafe { self.next.add(count as usize * SIZE) };
+        if self.next == self.end {
+            self.begin_pass();
+        }
+    }
+
+    #[inline(always)]
+    fn begin_pass(&mut self) {
+        self.next = self.entries.base;
+        self.parity ^= 1;
+        self.pass = self.pass.wrapping_add(self.entries.size);
+    }
+
+    /// The next CQE and its tail, whoever's it is.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> (Cqe, TailWord) {
+        let entry = Cqe(self.next);
+        let tail = entry.word::<TailWord>();
+        read_barrier();
+        (entry, tail)
+    }
+
+    /// The owner bit of this pass.
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> u8 {
+        self.parity
     }
 
     /// Index of the next CQE, running freely; the device sees 24 bits of it.

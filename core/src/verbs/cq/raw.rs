@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{self, TailWord};
 
-use crate::memory::cqe_ring::Cqe;
+use crate::memory::cqe_ring::{Cqe, CqeRing};
 use crate::memory::slots::CQ_FAILED;
 use crate::platform::Platform;
 use crate::types::error::DeviceError;
@@ -39,6 +39,12 @@ impl<P: Platform> Cq<'_, P> {
     #[inline(always)]
     pub(crate) fn advance_entry(&mut self, entry: Cqe) {
         self.ring.get_mut().entries.advance(entry);
+    }
+
+    /// Where the CQEs lie, for a queue whose CQ has no compression.
+    #[inline(always)]
+    pub(crate) fn entries(&mut self) -> &mut CqeRing {
+        &mut self.ring.get_mut().entries
     }
 
     /// Tells the device which CQEs were taken.

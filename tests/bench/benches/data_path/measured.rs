@@ -1,11 +1,13 @@
 //! The measured loops and, out of line, the operation in each.
 
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::{
-    Completion, Cq, DcTarget, Dci, Destination, Inline, PostError, Qpn, Rc, RecvQueue, Remote,
-    SendFlags, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
+    Completion, Cq, DcAddress, Dci, Destination, ForwardError, Forwarder, Inline, PostError, Qpn,
+    Rc, RecvQueue, Remote, SendFlags, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
 };
 
 use crate::platform::{Combining, Counting};
@@ -68,8 +70,7 @@ posting! {
         let to = Destination { ah, remote_qpn: Qpn::from_low_bits(0x42), remote_qkey: 0x1111_1111 };
         queue.batch().send_to(id, flags, to, sge)
     });
-    (send_dc, op_send_dc, Initiator<'_>, |queue, id, flags: SendFlags, ah: &AddressHandle, sge: Sge| {
-        let to = DcTarget { ah, dctn: Qpn::from_low_bits(0x42), access_key: 0x1111_1111 };
+    (send_dc, op_send_dc, Initiator<'_>, |queue, id, flags: SendFlags, to: &DcAddress, sge: Sge| {
         queue.batch().send(id, flags, to, sge)
     });
     (send_blue_flame, op_send_blue_flame, Combined<'_>, |queue, id, flags: SendFlags, sge: Sge| {
@@ -252,6 +253,32 @@ fn op_poll_compressed(cq: &mut Cq<'_, Counting>) -> u64 {
     });
     black_box::<u32>(bytes);
     sum
+}
+
+/// What a thread of `examples/l2fwd` counts of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) sent: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    pub(crate) garbage: AtomicU64,
+}
+
+/// Forwards bursts of 32 frames, as `examples/l2fwd` does; its clock is not read here.
+#[inline(never)]
+pub(crate) fn l2fwd(lane: &mut Forwarder<'_, Counting>, count: usize, counted: &Count) {
+    for _ in 0..count / 32 {
+        assert!(matches!(op_l2fwd(lane, counted), Ok(32)));
+    }
+}
+
+#[inline(never)]
+fn op_l2fwd(lane: &mut Forwarder<'_, Counting>, count: &Count) -> Result<u32, ForwardError> {
+    let went = lane.forward()?;
+    let counters = lane.counters();
+    count.sent.store(counters.sent, Relaxed);
+    count.dropped.store(counters.dropped, Relaxed);
+    count.garbage.store(counters.garbage_completions, Relaxed);
+    Ok(went)
 }
 
 /// The classic interface, to check what was read.

@@ -11,16 +11,19 @@ use std::sync::{Arc, Mutex};
 use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::cq::{CqEntries, MiniFormat};
 use bareverbs_core::{
-    Config, Cq, CqInit, Cqs, Dci, Device, Gid, GidEntry, LKey, PageChunks, Pd, Platform, Qp,
-    QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qpn, Qps, RKey, Rc, Remote, Resources,
-    SendData, SendFlags, SendOp, SendWr, Sge, Srqs, Ud,
+    Config, Cq, CqInit, Cqs, DcAddress, DcTarget, Dci, Device, Gid, GidEntry, LKey, PageChunks, Pd,
+    Platform, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpState, QpType, Qpn, Qps, RKey, Rc,
+    Remote, Resources, SendData, SendFlags, SendOp, SendWr, Sge, Srqs, Ud,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::CreateQpIn;
+use bareverbs_firmware_cmds::rq::CreateRqIn;
+use bareverbs_firmware_cmds::sq::CreateSqIn;
 use bareverbs_in_process::pass_on;
 use zerocopy::FromBytes;
 
+use crate::forwarding::of_port;
 use crate::support::Fake;
 use crate::support::firmware::{Action, Posted};
 use crate::{BATCH, measured};
@@ -125,19 +128,22 @@ unsafe impl<const COMBINING: bool> Platform for Doorbells<COMBINING> {
 
 /// Where the rings lie that the device made, by the order of creation.
 #[derive(Debug, Default)]
-struct Rings {
+pub(crate) struct Rings {
     next: u32,
     uars: u32,
     /// By number: ring, log of its size, completions written.
-    cqs: HashMap<u32, (u64, u8, u32)>,
+    pub(crate) cqs: HashMap<u32, (u64, u8, u32)>,
     /// By number: ring, create command.
     qps: HashMap<u32, (u64, CreateQpIn)>,
+    /// A lane's queues.
+    pub(crate) receiver: Option<(u32, CreateRqIn)>,
+    pub(crate) sender: Option<(u32, u64, CreateSqIn)>,
 }
 
 /// The opened device.
 pub(crate) struct Setup<const COMBINING: bool = false> {
-    device: Device<'static, Doorbells<COMBINING>>,
-    rings: Arc<Mutex<Rings>>,
+    pub(crate) device: Device<'static, Doorbells<COMBINING>>,
+    pub(crate) rings: Arc<Mutex<Rings>>,
 }
 
 /// Where a ring begins: the offset counts 64ths of a page.
@@ -164,7 +170,18 @@ fn answer(rings: &Mutex<Rings>, posted: &Posted) -> Action {
             let ring = ring(pages, qpc.log_page_size(), qpc.page_offset());
             rings.qps.insert(number, (ring, create));
         }
-        Some(Opcode::AllocPd) => {}
+        Some(Opcode::CreateRq) => {
+            let (create, _) = CreateRqIn::read_from_prefix(&posted.input).expect("long enough");
+            rings.receiver = Some((number, create));
+        }
+        Some(Opcode::CreateSq) => {
+            let (create, pages) = CreateSqIn::read_from_prefix(&posted.input).expect("long enough");
+            let wq = create.ctx().wq();
+            let ring = ring(pages, wq.log_wq_pg_sz(), wq.page_offset());
+            rings.sender = Some((number, ring, create));
+        }
+        Some(Opcode::QueryHcaCap | Opcode::QueryNicVportContext) => return of_port(posted),
+        Some(Opcode::AllocPd | Opcode::AllocTransportDomain | Opcode::CreateTis) => {}
         Some(Opcode::AllocUar) => {
             // Pages 3 and 4 of the BAR.
             let mut output = vec![0; posted.output_len.max(16)];
@@ -190,6 +207,9 @@ impl<const COMBINING: bool> Setup<COMBINING> {
                     .set_cqe_compression(true)
                     .set_dct(true)
                     .set_max_wqe_sz_sq_dc(1024)
+                    .set_eth_net_offloads(true)
+                    .set_nic_flow_table(true)
+                    .set_log_max_wq_sz(15)
                     .set_bf(COMBINING)
                     .set_log_bf_reg_size(9);
             }
@@ -204,13 +224,17 @@ impl<const COMBINING: bool> Setup<COMBINING> {
         };
         // Left to the end of the process, as a program's main device is.
         let memory = Box::leak(Box::new(
-            Resources::<Qps<5>, Cqs<4>, Srqs<0>, PageChunks<8>>::new(),
+            Resources::<Qps<5>, Cqs<6>, Srqs<0>, PageChunks<8>>::new(),
         ));
         let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
         let gid = Gid::from_ipv4([10, 0, 0, 1].into());
         let entry = GidEntry::roce_v2(gid, [2, 0, 0, 0, 0, 7]);
         device.set_gid(0, entry).expect("GID");
         Self { device, rings }
+    }
+
+    pub(crate) fn fake(&self) -> &Fake {
+        &self.device.platform().fake
     }
 }
 
@@ -227,6 +251,7 @@ pub(crate) struct Bench<'d> {
     zipped: Qp<'d, Counting, Rc>,
     zipped_cq: Cq<'d, Counting>,
     ah: AddressHandle,
+    dc: DcAddress,
     /// WQE counters of what comes next: RC sends, UD sends, receives, receives whose completions are compressed, DC sends.
     next: [u16; 5],
 }
@@ -334,6 +359,12 @@ impl<'d> Bench<'d> {
             ..AhAttr::default()
         };
         let ah = device.create_ah(&attr).expect("AH");
+        let target = DcTarget {
+            ah: &ah,
+            dctn: Qpn::from_low_bits(0x42),
+            access_key: 0x1111_1111,
+        };
+        let dc = target.prepare();
         Self {
             setup,
             pd,
@@ -345,12 +376,13 @@ impl<'d> Bench<'d> {
             zipped,
             zipped_cq,
             ah,
+            dc,
             next: [0; 5],
         }
     }
 
     fn fake(&self) -> &Fake {
-        &self.setup.device.platform().fake
+        self.setup.fake()
     }
 
     /// Writes `count` completions, of WQEs `step` blocks apart.
@@ -524,7 +556,7 @@ impl<'d> Bench<'d> {
             self.dci.send_queue(),
             BATCH,
             flags,
-            &self.ah,
+            black_box(&self.dc),
             black_box(SGE),
         );
         self.finish_addressed(self.dci.qpn(), 4);
