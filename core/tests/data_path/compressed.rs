@@ -186,3 +186,43 @@ fn titles_that_cannot_be_are_counted_and_dropped() {
         });
     }
 }
+
+/// Each completion frees its own place and no other one: a full queue takes one receive for each that is handed out, whose
+/// identifier does not replace one that is still to come.
+#[test]
+fn receives_are_posted_while_a_session_is_handed_out() {
+    with_device!(|fake, rig, device, pd| {
+        let init = CqInit {
+            entries: CqEntries::compressed(MiniFormat::Hash),
+            ..CqInit::new(ENTRIES)
+        };
+        let mut cq = device.create_cq(init).unwrap();
+        let mut attr = QpInitAttr {
+            send_cq: &cq,
+            recv_cq: &cq,
+            srq: None,
+            cap: cap(4, 64, 1, 0),
+            sq_sig_all: false,
+        };
+        let mut qp = pd.create_qp::<Rc>(&mut attr).unwrap();
+        to_rts(&mut qp);
+        let cqn = cq.cqn().number();
+        let user = rig.lock().qps[&0x100].user_index;
+        post(&mut qp, 0..64);
+        qp.recv_queue().post(64, &[SGE]).unwrap_err();
+        let (mut next, mut posted) = (0_u64, 64);
+        for count in [8, 11, 64, 7, 40, 9, 33] {
+            session(&rig, &fake, cqn, cqe(user, 0x100, 2, next as u16, 0), count);
+            let mut batch = cq.batch().unwrap();
+            let taken = batch.next_compressed(|completion| {
+                assert_eq!(completion.wr_id(), next);
+                next += 1;
+                qp.recv_queue().post(posted, &[SGE]).unwrap();
+                qp.recv_queue().post(u64::MAX, &[SGE]).unwrap_err();
+                posted += 1;
+            });
+            assert_eq!(taken, count);
+        }
+        assert_eq!(cq.garbage_completions(), 0);
+    });
+}

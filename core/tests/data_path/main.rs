@@ -28,6 +28,7 @@ macro_rules! with_device {
 
 mod completions;
 mod compressed;
+mod forwarding;
 mod open_batches;
 mod queues;
 mod requests;

@@ -118,7 +118,7 @@ impl Rig {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn command(&self, posted: &Posted) -> Action {
+    pub(crate) fn command(&self, posted: &Posted) -> Action {
         let mut objects = self.lock();
         let Some(opcode) = Opcode::from_number(posted.opcode) else {
             return Action::Normal;
