@@ -47,7 +47,7 @@ barrier
 if [ "$me" = 0 ]; then
     host link 0 up
 fi
-step 90 'cable in' "$osm"'; until_true "active mlx5_0"; ping -c 1 -w 80 $peer_address'
+step 90 'cable in' "$osm"'; until_true "active mlx5_0"; until_true "ping -c 1 -w 2 $peer_address"'
 barrier
 # A manager that gives every port two identifiers, others than before, while interfaces live.
 if [ "$me" = 0 ]; then

@@ -32,7 +32,7 @@ barrier
 if [ "$me" = 0 ]; then
     host link 3 up
 fi
-step 90 'cable in' "$osm"'; until_true "active mlx5_1"; ping -c 1 -w 80 10.2.0.$((peer + 1))'
+step 90 'cable in' "$osm"'; until_true "active mlx5_1"; until_true "ping -c 1 -w 2 10.2.0.$((peer + 1))"'
 barrier
 step 60 'interfaces gone' 'rmmod rdma_ucm && rmmod ib_ipoib'
 barrier
