@@ -7,19 +7,21 @@
 
 mod beside_ours;
 mod dpdk;
+mod rdma_core_tests;
 mod rdma_core_vfio;
 
 use super::stock_driver::{self, Program, Rig, Scenario};
 use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
 
-pub(crate) const ABOUT: &str = "DPDK's and rdma-core's drivers on the model, in QEMU guests (slow: boots machines; downloads once)";
+pub(crate) const ABOUT: &str = "DPDK's and rdma-core's drivers, and its tests on Linux's, on the model, in QEMU guests (slow: boots machines; downloads once)";
 
 /// The scenarios of all drivers, by the driver's name.
 const SCENARIOS: &[Scenario] = &[
     dpdk::SCENARIO,
     beside_ours::SCENARIO,
     rdma_core_vfio::SCENARIO,
+    rdma_core_tests::SCENARIO,
 ];
 
 /// What builds the programs of a scenario, below a directory of its own.
@@ -30,6 +32,7 @@ const PROGRAMS: &[(&str, Build)] = &[
     (dpdk::SCENARIO.name, dpdk::programs),
     (beside_ours::SCENARIO.name, beside_ours::programs),
     (rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs),
+    (rdma_core_tests::SCENARIO.name, rdma_core_tests::programs),
 ];
 
 /// Runs all scenarios, or those that are named.
