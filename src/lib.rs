@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `datagrams` | ids for datagrams (`RDMA_PS_UDP`, `RDMA_PS_IPOIB`) and multicast groups; requests for datagram services are not answered |
 //! | `infiniband` | InfiniBand's link layer: a port of that kind does not come up |
+//! | `uc` | ids with UC QPs |
 //! | `xrc` | extended reliable connections |
 //!
 //! On Linux, `bareverbs-node` opens a device with an address and the connection manager in one call, and `bareverbs-vfio`

@@ -77,6 +77,7 @@ pub(crate) fn port_space(ps: c_int) -> Result<PortSpace> {
 pub(crate) fn qp_type(id_type: IdType) -> c_int {
     match id_type {
         IdType::Rc => IBV_QPT_RC,
+        IdType::Uc => IBV_QPT_UC,
         IdType::Ud => IBV_QPT_UD,
         IdType::XrcSend => IBV_QPT_XRC_SEND,
         IdType::XrcRecv => IBV_QPT_XRC_RECV,
@@ -87,6 +88,7 @@ pub(crate) fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<I
     Ok(match qp_type {
         None | Some(0) => IdType::of_port_space(port_space),
         Some(IBV_QPT_RC) => IdType::Rc,
+        Some(IBV_QPT_UC) => IdType::Uc,
         Some(IBV_QPT_UD) => IdType::Ud,
         Some(IBV_QPT_XRC_SEND) => IdType::XrcSend,
         Some(IBV_QPT_XRC_RECV) => IdType::XrcRecv,

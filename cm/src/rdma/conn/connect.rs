@@ -39,7 +39,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 id_type: slot.id_type,
             });
         }
-        if slot.port_space.is_datagram() {
+        if slot.id_type.is_datagram() {
             return self.request_service(id, param.map_or(&[][..], |param| param.private_data));
         }
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
@@ -123,10 +123,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             now,
             &ConnectParams {
                 service_id: service_id(slot.port_space, peer.port()),
-                transport: if slot.id_type.is_xrc() {
-                    Transport::Xrc
-                } else {
-                    Transport::Rc
+                transport: match slot.id_type {
+                    IdType::Uc if cfg!(feature = "uc") => Transport::Uc,
+                    IdType::XrcSend if cfg!(feature = "xrc") => Transport::Xrc,
+                    _ => Transport::Rc,
                 },
                 local_qpn: qp_num,
                 path_mtu: slot.route.path_mtu,
@@ -168,7 +168,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// there. No event follows, but `ConnectError` where that fails later.
     pub fn accept(&mut self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        if self.ids[index].port_space.is_datagram() {
+        if self.ids[index].id_type.is_datagram() {
             return self.accept_service(index, param);
         }
         let connection = self.unanswered(index, "accept")?;
@@ -236,7 +236,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         private_data: &[u8],
     ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
-        if self.ids[index].port_space.is_datagram() {
+        if self.ids[index].id_type.is_datagram() {
             return self.refuse_service(index, private_data);
         }
         fits(private_data.len(), REJECT_PRIVATE_DATA_MAX)?;

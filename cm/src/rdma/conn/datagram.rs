@@ -234,7 +234,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let index = self
             .accept_request(self.now(), service, &opened, address, None)
             .map_err(|refusal| match refusal {
-                Refusal::NoListener => SidrStatus::REJECTED,
+                Refusal::NoListener | Refusal::WrongType => SidrStatus::REJECTED,
                 Refusal::Full | Refusal::Later => SidrStatus::NO_QP,
             })?;
         self.ids[index].conn.sidr = Some(sidr);

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
-use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State};
+use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State, Transport};
 use crate::mad::RejectReason;
 use crate::rdma::id::slot::{NIL, Pending, Target};
 use crate::rdma::manager::RdmaCm;
@@ -13,13 +13,15 @@ use crate::rdma::route::request::Opened;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, errno};
 use crate::rdma::types::{
-    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState, PortSpace,
-    UdEvent,
+    ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState, IdType,
+    PortSpace, UdEvent,
 };
 
 /// Why a request does not reach an application.
 pub(crate) enum Refusal {
     NoListener,
+    /// The listener is there for QPs of another type.
+    WrongType,
     Full,
     /// No free slot yet: the request is dropped as if it had been lost, and the peer repeats it.
     Later,
@@ -146,6 +148,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .accept_request(now, service, &opened, address, Some(connection))
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => bad,
+                Refusal::WrongType => Some(RejectReason::INVALID_TRANSPORT_TYPE),
                 Refusal::Full => Some(RejectReason::NO_RESOURCES),
                 Refusal::Later => None,
             })?;
@@ -179,6 +182,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .find_listener(port_space, port, header.destination, *over_ip)
             .filter(|_| ours);
         let listener = listener.ok_or(Refusal::NoListener)?;
+        let id_type = self.ids[listener].id_type;
+        if (cfg!(feature = "uc") || cfg!(feature = "datagrams"))
+            && port_space == PortSpace::Ib
+            && !self.is_for(id_type, newcomer)
+        {
+            return Err(Refusal::WrongType);
+        }
         let pkey_index = self
             .router
             .pkey_index(address.pkey)
@@ -189,7 +199,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let parent = &mut self.ids[listener];
         parent.conn.unread += 1;
         let (target, context) = (parent.events.target, parent.context);
-        let id_type = parent.id_type;
         let (tos, ack_timeout, min_rnr_timer) = (
             parent.options.tos,
             parent.options.ack_timeout,
@@ -216,6 +225,21 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             self.ids.count_user(target, true);
         }
         Ok(index)
+    }
+
+    /// Whether a request is for ids of this type: one for a connection, or for a datagram service if there is none.
+    fn is_for(&self, id_type: IdType, newcomer: Option<ConnectionId>) -> bool {
+        let Some(newcomer) = newcomer else {
+            return id_type.is_datagram();
+        };
+        let transport = match id_type {
+            IdType::Rc => Transport::Rc,
+            IdType::Uc => Transport::Uc,
+            IdType::XrcSend | IdType::XrcRecv => Transport::Xrc,
+            IdType::Ud => return false,
+        };
+        let asked = self.engine.qp_params(newcomer);
+        asked.is_ok_and(|asked| asked.transport == transport)
     }
 
     /// Frees a slot for one more request to a listener, if necessary by evicting half-open connections, see
@@ -415,7 +439,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 arg = context;
                 ud
             }
-            EventType::ConnectRequest | EventType::Established if slot.port_space.is_datagram() => {
+            EventType::ConnectRequest | EventType::Established if slot.id_type.is_datagram() => {
                 UdEvent {
                     ah_attr: self.router.ah_attr_at(&slot.route.address, slot.route.rate),
                     qp_num: slot.conn.remote_qpn,

@@ -2,11 +2,32 @@
 
 use bareverbs_core::Platform;
 
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
-use crate::rdma::types::{CmId, EventType, IdState, IdType};
+use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
+
+/// What of ids can share a listener of the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Connections,
+    Datagrams,
+    Xrc,
+}
+
+impl Kind {
+    const fn of(id_type: IdType) -> Self {
+        if id_type.is_datagram() {
+            Self::Datagrams
+        } else if id_type.is_xrc() {
+            Self::Xrc
+        } else {
+            Self::Connections
+        }
+    }
+}
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
@@ -40,9 +61,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let max = self.config.max_backlog;
         let port = local.port();
         let port_space = self.ids[index].port_space;
+        let id_type = self.ids[index].id_type;
         let service = service_id(port_space, port);
+        let kind = Kind::of(id_type);
         let shared = self.ids.on_port(port_space, port, |slot| {
-            if slot.state == IdState::Listen {
+            if slot.state == IdState::Listen && Kind::of(slot.id_type) == kind {
                 slot.conn.listener
             } else {
                 None
@@ -51,13 +74,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let listener = match shared {
             Some(listener) => listener,
             // The backlog is kept per id, not per port.
-            None if port_space.is_datagram() => {
-                self.engine.listen_sidr(service, u32::MAX, service)?
-            }
-            None if self.ids[index].id_type == IdType::XrcRecv => {
-                self.engine.listen_xrc(service, u32::MAX, service)?
-            }
-            None => self.engine.listen(service, u32::MAX, false, service)?,
+            None => match kind {
+                Kind::Datagrams => self.engine.listen_sidr(service, u32::MAX, service)?,
+                Kind::Xrc => self.engine.listen_xrc(service, u32::MAX, service)?,
+                Kind::Connections => {
+                    // Which of the two a request is for is looked at when the id is known.
+                    let accepts_uc = cfg!(feature = "uc") && port_space == PortSpace::Ib;
+                    self.engine.listen(service, u32::MAX, accepts_uc, service)?
+                }
+            },
         };
         let slot = &mut self.ids[index];
         slot.conn.listener = Some(listener);
@@ -103,11 +128,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             slot.port_space,
             slot.route.local.map_or(0, |local| local.port()),
         );
-        if self
-            .ids
-            .on_port(port_space, port, |slot| slot.conn.listener)
-            .is_none()
-        {
+        let user = |other: &IdSlot<'_, P>| other.conn.listener.filter(|&other| other == listener);
+        if self.ids.on_port(port_space, port, user).is_none() {
             let _ = self.engine.unlisten(listener);
         }
     }

@@ -50,10 +50,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let group = join.group;
         let slot = &self.ids[index];
         let (state, tos) = (slot.state, slot.options.tos);
-        if !slot.port_space.is_datagram() {
-            return Err(RdmaError::WrongPortSpace {
+        if !slot.id_type.is_datagram() {
+            return Err(RdmaError::WrongType {
                 call: "join_multicast",
-                port_space: slot.port_space,
+                id_type: slot.id_type,
             });
         }
         if !matches!(

@@ -302,8 +302,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 (attr, QpAttrMask::STATE)
             }
             // There is no connection to wait for.
-            Move::Rtr if slot.port_space.is_datagram() => datagram_attr(QpState::Rtr),
-            Move::Rts if slot.port_space.is_datagram() => datagram_attr(QpState::Rts),
+            Move::Rtr if slot.id_type.is_datagram() => datagram_attr(QpState::Rtr),
+            Move::Rts if slot.id_type.is_datagram() => datagram_attr(QpState::Rts),
             Move::Rtr | Move::Rts => {
                 let connection = self.ids.connection(index, "connect")?;
                 let params = self.engine.qp_params(connection)?;
@@ -332,7 +332,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         outcome: Result<(), RdmaError>,
     ) {
         let slot = &mut self.ids[index];
-        let datagrams = slot.port_space.is_datagram();
+        let datagrams = slot.id_type.is_datagram();
         let work = &mut slot.work;
         match (transition, outcome) {
             (Move::Flush, outcome) => {

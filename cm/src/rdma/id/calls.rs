@@ -45,7 +45,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Creates an id (`rdma_create_id`): with a channel an asynchronous one, without one a synchronous one. `context` comes
     /// back with its events. The port space decides about the QP: `Udp` and `Ipoib` are for UD QPs, whose services are found by
-    /// SIDR; `Tcp` and `Ib` for RC ones. On RoCE there is no IPoIB interface, and `Ipoib` differs from `Udp` in its ports only.
+    /// SIDR; `Tcp` and, unless [`create_id_of`](Self::create_id_of) says otherwise, `Ib` for RC ones. On RoCE there is no IPoIB interface, and `Ipoib` differs from `Udp` in its ports only.
     pub fn create_id(
         &mut self,
         channel: Option<ChannelId>,
@@ -60,8 +60,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         )
     }
 
-    /// The same with the type of its QP: the one that the port space is made for, or in [`PortSpace::Ib`] one end of an
-    /// extended reliable connection (which librdmacm creates by `rdma_create_ep` alone, from the type in its hints).
+    /// The same with the type of its QP: the one that the port space is made for, or in [`PortSpace::Ib`] any (which librdmacm
+    /// creates by `rdma_create_ep` alone, from the type in its hints). A listener takes requests for its own type only.
     pub fn create_id_of(
         &mut self,
         channel: Option<ChannelId>,
@@ -76,17 +76,18 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if datagrams && !port_space.is_datagram() {
             return Err(RdmaError::Unsupported("a datagram service in this build"));
         }
-        let xrc = matches!(id_type, IdType::XrcSend | IdType::XrcRecv);
-        if xrc && !id_type.is_xrc() {
-            return Err(RdmaError::Unsupported("XRC in this build"));
-        }
-        let fits = id_type == IdType::of_port_space(port_space)
-            || id_type.is_xrc() && port_space == PortSpace::Ib;
-        if !fits {
-            return Err(RdmaError::WrongPortSpace {
-                call: "create_id_of",
-                port_space,
-            });
+        if !id_type.fits(port_space) {
+            let left_out = match id_type {
+                IdType::Ud if !cfg!(feature = "datagrams") => Some("datagrams in this build"),
+                IdType::Uc if !cfg!(feature = "uc") => Some("UC in this build"),
+                IdType::XrcSend | IdType::XrcRecv if !cfg!(feature = "xrc") => {
+                    Some("XRC in this build")
+                }
+                _ => None,
+            };
+            let call = "create_id_of";
+            let wrong = RdmaError::WrongPortSpace { call, port_space };
+            return Err(left_out.map_or(wrong, RdmaError::Unsupported));
         }
         let index = self.alloc_id()?;
         let target = channel.map_or(Target::Id(index), Target::Channel);

@@ -10,7 +10,7 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::{SockAddr, SockaddrIb};
-use crate::rdma::types::{CmId, EventType, IdState, IdType};
+use crate::rdma::types::{CmId, EventType, IdState};
 
 const fn wildcard(like: IpAddr) -> IpAddr {
     match like {
@@ -38,9 +38,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         if let SockAddr::Ib(address) = address
             && slot.state == IdState::Idle
-            && slot.id_type == IdType::Rc
+            && let Some(usual) = slot.id_type.usual_port_space()
         {
-            slot.port_space = address.select(slot.port_space);
+            slot.port_space = address.select(slot.port_space, usual);
         }
     }
 

@@ -198,11 +198,22 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
         pd: Option<&'d Pd<'d, P>>,
         init: Option<&mut QpInit<'_, 'd, P>>,
     ) -> Result<CmId, RdmaError> {
+        let id_type = IdType::of_port_space(address.port_space);
+        self.create_ep_of(address, id_type, pd, init).await
+    }
+
+    /// The same with the type of the QP, as [`RdmaCm::create_ep_of`] does.
+    pub async fn create_ep_of(
+        &self,
+        address: &AddrInfo,
+        id_type: IdType,
+        pd: Option<&'d Pd<'d, P>>,
+        init: Option<&mut QpInit<'_, 'd, P>>,
+    ) -> Result<CmId, RdmaError> {
         if address.passive {
-            return self.with(|cm| cm.create_ep(address, pd, init));
+            return self.with(|cm| cm.create_ep_of(address, id_type, pd, init));
         }
         let destination = address.dst_addr.ok_or(RdmaError::NotBound)?;
-        let id_type = IdType::of_port_space(address.port_space);
         let id = self.with(|cm| cm.create_id_of(None, 0, address.port_space, id_type))?;
         let unfinished = Unfinished { cm: self, id };
         self.resolve_addr(id, address.src_addr, destination, RESOLVE)
@@ -245,8 +256,8 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
 
     /// [`RdmaCm::accept`].
     pub async fn accept(&self, id: CmId, param: Option<&ConnParam<'_>>) -> Result<(), RdmaError> {
-        let port_space = self.with(|cm| cm.ids.slot(id).map(|slot| slot.port_space))?;
-        if port_space.is_datagram() {
+        let id_type = self.with(|cm| cm.ids.slot(id).map(|slot| slot.id_type))?;
+        if id_type.is_datagram() {
             // No event follows.
             return self.with(|cm| cm.accept(id, param));
         }

@@ -24,10 +24,10 @@ pub mod send_ops {
 
 /// What QPs have on a datagram id.
 const DATAGRAM_OPS: u64 = send_ops::SEND | send_ops::SEND_WITH_IMM;
+/// And on one for unreliable connections.
+const UNRELIABLE_OPS: u64 = DATAGRAM_OPS | send_ops::RDMA_WRITE | send_ops::RDMA_WRITE_WITH_IMM;
 /// And on one for connections.
-const RELIABLE_OPS: u64 = DATAGRAM_OPS
-    | send_ops::RDMA_WRITE
-    | send_ops::RDMA_WRITE_WITH_IMM
+const RELIABLE_OPS: u64 = UNRELIABLE_OPS
     | send_ops::RDMA_READ
     | send_ops::ATOMIC_CMP_AND_SWP
     | send_ops::ATOMIC_FETCH_AND_ADD
@@ -58,6 +58,7 @@ impl ExtendedAttribute {
             Self::SendOps(ops) => {
                 let possible = match id_type {
                     IdType::Ud => DATAGRAM_OPS,
+                    IdType::Uc => UNRELIABLE_OPS,
                     IdType::Rc | IdType::XrcSend => RELIABLE_OPS,
                     IdType::XrcRecv => 0,
                 };

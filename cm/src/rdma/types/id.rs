@@ -78,7 +78,9 @@ impl PortSpace {
 pub enum IdType {
     /// For reliable connections; of port spaces for connections.
     Rc,
-    /// For datagrams; of port spaces for datagrams.
+    /// For unreliable connections; in [`PortSpace::Ib`].
+    Uc,
+    /// For datagrams; of port spaces for datagrams, and in [`PortSpace::Ib`].
     Ud,
     /// The connecting end of an extended reliable connection; in [`PortSpace::Ib`].
     XrcSend,
@@ -94,6 +96,31 @@ impl IdType {
         } else {
             Self::Rc
         }
+    }
+
+    /// The port space that has no other type, if there is one.
+    pub(crate) const fn usual_port_space(self) -> Option<PortSpace> {
+        match self {
+            Self::Rc => Some(PortSpace::Tcp),
+            Self::Ud if cfg!(feature = "datagrams") => Some(PortSpace::Udp),
+            _ => None,
+        }
+    }
+
+    /// Whether this build has it in a port space (`rdma_create_id`, `rdma_create_ep`).
+    pub(crate) const fn fits(self, port_space: PortSpace) -> bool {
+        let any = matches!(port_space, PortSpace::Ib);
+        match self {
+            Self::Rc => !port_space.is_datagram(),
+            Self::Ud => self.is_datagram() && (any || port_space.is_datagram()),
+            Self::Uc => cfg!(feature = "uc") && any,
+            Self::XrcSend | Self::XrcRecv => self.is_xrc() && any,
+        }
+    }
+
+    /// Whether its ids have UD QPs, which nothing connects, as [`PortSpace::is_datagram`].
+    pub const fn is_datagram(self) -> bool {
+        cfg!(feature = "datagrams") && matches!(self, Self::Ud)
     }
 
     pub(crate) const fn is_xrc(self) -> bool {

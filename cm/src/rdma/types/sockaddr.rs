@@ -55,12 +55,10 @@ impl SockaddrIb {
     }
 
     /// The port space of the service, for an id that was created in `port_space`: as in Linux one in [`PortSpace::Ib`] may
-    /// have services of [`PortSpace::Tcp`].
-    pub(crate) fn select(&self, port_space: PortSpace) -> PortSpace {
+    /// have services of the port space `usual` for its type.
+    pub(crate) fn select(&self, port_space: PortSpace, usual: PortSpace) -> PortSpace {
         match port_space {
-            PortSpace::Ib if !self.is_in(PortSpace::Ib) && self.is_in(PortSpace::Tcp) => {
-                PortSpace::Tcp
-            }
+            PortSpace::Ib if !self.is_in(PortSpace::Ib) && self.is_in(usual) => usual,
             other => other,
         }
     }

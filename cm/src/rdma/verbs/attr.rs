@@ -12,7 +12,12 @@ use crate::rdma::types::{IdType, UDP_QKEY};
 use crate::rdma::verbs::hca::Hca;
 
 impl<'d, P: Platform> Hca<'d, P> {
-    fn access(&self, responder_resources: u8) -> Access {
+    fn access(&self, id_type: IdType, responder_resources: u8) -> Access {
+        // Unreliable connections have neither READs nor atomics.
+        let responder_resources = match id_type {
+            IdType::Uc => 0,
+            _ => responder_resources,
+        };
         let mut access = Access::REMOTE_WRITE;
         access.set(Access::REMOTE_READ, responder_resources > 0);
         let atomics = responder_resources > 0 && self.device.capabilities().has_atomics();
@@ -22,7 +27,7 @@ impl<'d, P: Platform> Hca<'d, P> {
 
     /// To INIT.
     pub(crate) fn init_attr(&self, slot: &IdSlot<'d, P>) -> (QpAttr, QpAttrMask) {
-        if slot.port_space.is_datagram() {
+        if slot.id_type.is_datagram() {
             let attr = QpAttr {
                 qp_state: QpState::Init,
                 qkey: UDP_QKEY,
@@ -36,7 +41,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         }
         // Before there is a connection no remote access is granted; RTR grants it.
         let access = match slot.conn.id {
-            Some(_) => self.access(slot.conn.responder_resources),
+            Some(_) => self.access(slot.id_type, slot.conn.responder_resources),
             None => Access::empty(),
         };
         let attr = QpAttr {
@@ -66,7 +71,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         });
         let attr = QpAttr {
             qp_state: QpState::Rtr,
-            qp_access_flags: self.access(resources),
+            qp_access_flags: self.access(slot.id_type, resources),
             ah_attr,
             path_mtu: Mtu::from_number(params.path_mtu).unwrap_or(Mtu::B256),
             dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
@@ -81,9 +86,9 @@ impl<'d, P: Platform> Hca<'d, P> {
             | QpAttrMask::PATH_MTU
             | QpAttrMask::DEST_QPN
             | QpAttrMask::RQ_PSN;
-        // An initiator has no requests to answer.
+        // An initiator has no requests to answer, and an unreliable connection none with an answer.
         let mask = match slot.id_type {
-            IdType::XrcSend => mask,
+            IdType::Uc | IdType::XrcSend => mask,
             _ => mask | QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
         };
         (attr, mask)
@@ -106,12 +111,16 @@ impl<'d, P: Platform> Hca<'d, P> {
             timeout: slot.options.ack_timeout.unwrap_or(params.ack_timeout),
             ..QpAttr::DEFAULT
         };
-        let mask = QpAttrMask::STATE | QpAttrMask::SQ_PSN | QpAttrMask::TIMEOUT;
-        // A target makes no requests.
+        let mask = QpAttrMask::STATE | QpAttrMask::SQ_PSN;
+        // A target makes no requests, and for those of an unreliable connection there is no answer.
         let mask = match slot.id_type {
-            IdType::XrcRecv => mask,
+            IdType::Uc => mask,
+            IdType::XrcRecv => mask | QpAttrMask::TIMEOUT,
             _ => {
-                mask | QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY
+                mask | QpAttrMask::TIMEOUT
+                    | QpAttrMask::MAX_QP_RD_ATOMIC
+                    | QpAttrMask::RETRY_CNT
+                    | QpAttrMask::RNR_RETRY
             }
         };
         (attr, mask)

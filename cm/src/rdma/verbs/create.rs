@@ -36,6 +36,7 @@ impl<'d, P: Platform> Hca<'d, P> {
                 return Ok(());
             }
             IdType::XrcSend => QpKind::XrcSend,
+            IdType::Uc => QpKind::Uc,
             IdType::Ud => QpKind::Ud,
             _ => QpKind::Rc,
         };

@@ -9,7 +9,7 @@ use core::time::Duration;
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
 use bareverbs_core::qp::send::Batch;
-use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags};
+use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags, Uc};
 use bareverbs_core::wc::Wc;
 use bareverbs_core::{Platform, Qpn};
 
@@ -79,7 +79,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
         let sge = piece(buffer, offset, len)?;
-        Ok(self.batch(id)?.send(context, flags, sge)?)
+        let error = match self.batch(id) {
+            Ok(mut batch) => return Ok(batch.send(context, flags, sge)?),
+            Err(error) => error,
+        };
+        Ok(self.uc_batch(id, error)?.send(context, flags, sge)?)
     }
 
     /// Sends several pieces as one message (`rdma_post_sendv`).
@@ -90,12 +94,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         sges: &[Sge],
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        let mut batch = self.batch(id)?;
-        match sges {
-            [sge] => batch.send(context, flags, *sge)?,
-            sges => batch.send(context, flags, sges)?,
-        }
-        Ok(())
+        let error = match self.batch(id) {
+            Ok(mut batch) => {
+                match sges {
+                    [sge] => batch.send(context, flags, *sge)?,
+                    sges => batch.send(context, flags, sges)?,
+                }
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        Ok(self.uc_batch(id, error)?.send(context, flags, sges)?)
     }
 
     /// Sends bytes that are copied into the work queue (`rdma_post_send` with `IBV_SEND_INLINE`).
@@ -106,7 +115,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         data: &[u8],
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        Ok(self.batch(id)?.send(context, flags, Inline(data))?)
+        let error = match self.batch(id) {
+            Ok(mut batch) => return Ok(batch.send(context, flags, Inline(data))?),
+            Err(error) => error,
+        };
+        Ok(self
+            .uc_batch(id, error)?
+            .send(context, flags, Inline(data))?)
     }
 
     /// Reads `remote` memory of the other end into `local` memory (`rdma_post_read`), a piece of a buffer
@@ -144,7 +159,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         flags: SendFlags,
         remote: Remote,
     ) -> Result<(), RdmaError> {
-        Ok(self.batch(id)?.write(context, flags, remote, local)?)
+        let error = match self.batch(id) {
+            Ok(mut batch) => return Ok(batch.write(context, flags, remote, local)?),
+            Err(error) => error,
+        };
+        Ok(self
+            .uc_batch(id, error)?
+            .write(context, flags, remote, local)?)
     }
 
     /// Writes several pieces into the other end's memory (`rdma_post_writev`).
@@ -156,12 +177,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         flags: SendFlags,
         remote: Remote,
     ) -> Result<(), RdmaError> {
-        let mut batch = self.batch(id)?;
-        match sges {
-            [sge] => batch.write(context, flags, remote, *sge)?,
-            sges => batch.write(context, flags, remote, sges)?,
-        }
-        Ok(())
+        let error = match self.batch(id) {
+            Ok(mut batch) => {
+                match sges {
+                    [sge] => batch.write(context, flags, remote, *sge)?,
+                    sges => batch.write(context, flags, remote, sges)?,
+                }
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        Ok(self
+            .uc_batch(id, error)?
+            .write(context, flags, remote, sges)?)
     }
 
     /// Sends `local` memory, a piece of a buffer ([`Buffer::slice`]), as a datagram (`rdma_post_ud_send`) to the QP
@@ -189,6 +217,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// that it uses, and none has to find out at run time which one it is.
     fn batch(&mut self, id: CmId) -> Result<Batch<'_, 'd, P, Rc>, RdmaError> {
         Ok(self.endpoint(id)?.qp.send_queue().batch())
+    }
+
+    /// The same of an id for unreliable connections, for which the other one has given this error.
+    fn uc_batch(&mut self, id: CmId, error: RdmaError) -> Result<Batch<'_, 'd, P, Uc>, RdmaError> {
+        if !cfg!(feature = "uc") {
+            return Err(error);
+        }
+        match self.uc_endpoint(id) {
+            Ok(endpoint) => Ok(endpoint.qp.send_queue().batch()),
+            Err(_) => Err(error),
+        }
     }
 
     /// Waits for the completion of a send (`rdma_get_send_comp`) in the CQ that the manager made, driving it.

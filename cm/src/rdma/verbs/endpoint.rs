@@ -38,7 +38,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.create_ep_of(address, id_type, pd, init)
     }
 
-    /// The same with the type of the QP, as librdmacm takes it from `ai_qp_type`: for extended reliable connections.
+    /// The same with the type of the QP, as librdmacm takes it from `ai_qp_type`: in [`PortSpace::Ib`](crate::rdma::PortSpace::Ib) any.
     pub fn create_ep_of(
         &mut self,
         address: &AddrInfo,

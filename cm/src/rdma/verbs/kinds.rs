@@ -2,6 +2,8 @@
 
 use bareverbs_core::Platform;
 use bareverbs_core::pd::Pd;
+#[cfg(feature = "uc")]
+use bareverbs_core::qp::Uc;
 #[cfg(feature = "datagrams")]
 use bareverbs_core::qp::Ud;
 use bareverbs_core::qp::{
@@ -19,6 +21,8 @@ use crate::rdma::verbs::objects::IdQp;
 #[derive(Debug)]
 pub(crate) enum CreatingIdQp<'d, P: Platform> {
     Rc(CreatingQp<'d, P, Rc>),
+    #[cfg(feature = "uc")]
+    Uc(CreatingQp<'d, P, Uc>),
     #[cfg(feature = "datagrams")]
     Ud(CreatingQp<'d, P, Ud>),
     #[cfg(feature = "xrc")]
@@ -35,6 +39,8 @@ impl<'d, P: Platform> CreatingIdQp<'d, P> {
         init: &mut QpInitHandles<'d, P>,
     ) -> Result<Self, CreateQpError> {
         Ok(match kind {
+            #[cfg(feature = "uc")]
+            QpKind::Uc => Self::Uc(pd.start_create_qp_by_handles(init)?),
             #[cfg(feature = "datagrams")]
             QpKind::Ud => Self::Ud(pd.start_create_qp_by_handles(init)?),
             #[cfg(feature = "xrc")]
@@ -53,6 +59,8 @@ impl<'d, P: Platform> CreatingIdQp<'d, P> {
     pub(crate) fn try_finish(&mut self) -> Option<Result<IdQp<'d, P>, CreateQpError>> {
         Some(match self {
             Self::Rc(qp) => qp.try_finish()?.map(IdQp::Rc),
+            #[cfg(feature = "uc")]
+            Self::Uc(qp) => qp.try_finish()?.map(IdQp::Uc),
             #[cfg(feature = "datagrams")]
             Self::Ud(qp) => qp.try_finish()?.map(IdQp::Ud),
             #[cfg(feature = "xrc")]
@@ -66,6 +74,8 @@ impl<'d, P: Platform> CreatingIdQp<'d, P> {
     pub(crate) fn is_posted(&self) -> bool {
         match self {
             Self::Rc(qp) => qp.is_posted(),
+            #[cfg(feature = "uc")]
+            Self::Uc(qp) => qp.is_posted(),
             #[cfg(feature = "datagrams")]
             Self::Ud(qp) => qp.is_posted(),
             #[cfg(feature = "xrc")]
@@ -80,6 +90,8 @@ impl<'d, P: Platform> CreatingIdQp<'d, P> {
 #[derive(Debug)]
 pub(crate) enum DestroyingIdQp<'d, P: Platform> {
     Rc(DestroyingQp<'d, P, Rc>),
+    #[cfg(feature = "uc")]
+    Uc(DestroyingQp<'d, P, Uc>),
     #[cfg(feature = "datagrams")]
     Ud(DestroyingQp<'d, P, Ud>),
     #[cfg(feature = "xrc")]
@@ -93,13 +105,15 @@ impl<'d, P: Platform> DestroyingIdQp<'d, P> {
     pub(crate) fn start(qp: IdQp<'d, P>) -> Option<Self> {
         match qp {
             IdQp::Rc(qp) => begin(qp).map(Self::Rc),
+            #[cfg(feature = "uc")]
+            IdQp::Uc(qp) => begin(qp).map(Self::Uc),
             #[cfg(feature = "datagrams")]
             IdQp::Ud(qp) => begin(qp).map(Self::Ud),
             #[cfg(feature = "xrc")]
             IdQp::XrcSend(qp) => begin(qp).map(Self::XrcSend),
             #[cfg(feature = "xrc")]
             IdQp::XrcRecv(qp) => begin(qp).map(Self::XrcRecv),
-            #[cfg(not(all(feature = "datagrams", feature = "xrc")))]
+            #[cfg(not(all(feature = "datagrams", feature = "uc", feature = "xrc")))]
             other => {
                 drop(other);
                 None
@@ -111,6 +125,8 @@ impl<'d, P: Platform> DestroyingIdQp<'d, P> {
     pub(crate) fn try_finish(&mut self) -> Option<()> {
         match self {
             Self::Rc(qp) => drop(qp.try_finish()?),
+            #[cfg(feature = "uc")]
+            Self::Uc(qp) => drop(qp.try_finish()?),
             #[cfg(feature = "datagrams")]
             Self::Ud(qp) => drop(qp.try_finish()?),
             #[cfg(feature = "xrc")]
@@ -125,6 +141,8 @@ impl<'d, P: Platform> DestroyingIdQp<'d, P> {
     pub(crate) fn is_posted(&self) -> bool {
         match self {
             Self::Rc(qp) => qp.is_posted(),
+            #[cfg(feature = "uc")]
+            Self::Uc(qp) => qp.is_posted(),
             #[cfg(feature = "datagrams")]
             Self::Ud(qp) => qp.is_posted(),
             #[cfg(feature = "xrc")]

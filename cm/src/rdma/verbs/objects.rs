@@ -3,7 +3,7 @@
 use bareverbs_core::cq::{Cq, CqHandle};
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{
-    ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpState, QpType, Rc, RecvQueue, Ud, XrcRecv,
+    ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpState, QpType, Rc, RecvQueue, Uc, Ud, XrcRecv,
     XrcSend,
 };
 use bareverbs_core::srq::{Srq, SrqAttr, SrqHandle};
@@ -93,11 +93,12 @@ impl<'d, P: Platform> QpInit<'_, 'd, P> {
 /// The QP of an id; its type decides which.
 #[derive(Debug)]
 #[cfg_attr(
-    not(all(feature = "datagrams", feature = "xrc")),
+    not(all(feature = "datagrams", feature = "uc", feature = "xrc")),
     expect(dead_code, reason = "this build makes no QPs of some types")
 )]
 pub(crate) enum IdQp<'d, P: Platform> {
     Rc(Qp<'d, P, Rc>),
+    Uc(Qp<'d, P, Uc>),
     Ud(Qp<'d, P, Ud>),
     XrcSend(Qp<'d, P, XrcSend>),
     XrcRecv(Qp<'d, P, XrcRecv>),
@@ -107,6 +108,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     pub(crate) fn qpn(&self) -> Qpn {
         match self {
             Self::Rc(qp) => qp.qpn(),
+            Self::Uc(qp) => qp.qpn(),
             Self::Ud(qp) => qp.qpn(),
             Self::XrcSend(qp) => qp.qpn(),
             Self::XrcRecv(qp) => qp.qpn(),
@@ -116,6 +118,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     pub(crate) fn has_srq(&self) -> bool {
         match self {
             Self::Rc(qp) => qp.has_srq(),
+            Self::Uc(qp) => qp.has_srq(),
             Self::Ud(qp) => qp.has_srq(),
             Self::XrcSend(qp) => qp.has_srq(),
             Self::XrcRecv(qp) => qp.has_srq(),
@@ -125,6 +128,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     pub(crate) fn state(&self) -> QpState {
         match self {
             Self::Rc(qp) => qp.state(),
+            Self::Uc(qp) => qp.state(),
             Self::Ud(qp) => qp.state(),
             Self::XrcSend(qp) => qp.state(),
             Self::XrcRecv(qp) => qp.state(),
@@ -138,6 +142,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     ) -> Result<(), ModifyError> {
         match self {
             Self::Rc(qp) => qp.start_modify(attr, mask),
+            Self::Uc(qp) => qp.start_modify(attr, mask),
             Self::Ud(qp) => qp.start_modify(attr, mask),
             Self::XrcSend(qp) => qp.start_modify(attr, mask),
             Self::XrcRecv(qp) => qp.start_modify(attr, mask),
@@ -147,6 +152,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     pub(crate) fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
         match self {
             Self::Rc(qp) => qp.try_finish_modify(),
+            Self::Uc(qp) => qp.try_finish_modify(),
             Self::Ud(qp) => qp.try_finish_modify(),
             Self::XrcSend(qp) => qp.try_finish_modify(),
             Self::XrcRecv(qp) => qp.try_finish_modify(),
@@ -156,6 +162,7 @@ impl<'d, P: Platform> IdQp<'d, P> {
     pub(crate) fn recv_queue(&mut self) -> &mut RecvQueue<'d> {
         match self {
             Self::Rc(qp) => qp.recv_queue(),
+            Self::Uc(qp) => qp.recv_queue(),
             Self::Ud(qp) => qp.recv_queue(),
             Self::XrcSend(qp) => qp.recv_queue(),
             Self::XrcRecv(qp) => qp.recv_queue(),

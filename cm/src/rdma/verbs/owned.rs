@@ -33,7 +33,9 @@ impl<'d, P: Platform> Objects<'d, P> {
             _ => return false,
         };
         let own = match qp {
-            IdQp::Rc(_) | IdQp::Ud(_) => own_pd && self.send_cq.is_some() && self.recv_cq.is_some(),
+            IdQp::Rc(_) | IdQp::Uc(_) | IdQp::Ud(_) => {
+                own_pd && self.send_cq.is_some() && self.recv_cq.is_some()
+            }
             IdQp::XrcSend(_) => own_pd && self.send_cq.is_some(),
             IdQp::XrcRecv(_) => matches!(self.xrcd, Some(XrcdOf::Default(_))),
         };

@@ -5,13 +5,13 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::cq::CqError;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{CreateQpError, QpAttr, QpAttrMask, QpState, Ud};
+use bareverbs_core::qp::{CreateQpError, QpAttr, QpAttrMask, QpState, Uc, Ud};
 use bareverbs_core::xrc::Xrcd;
 
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{CmId, IdState, UDP_QKEY};
+use crate::rdma::types::{CmId, IdState, IdType, UDP_QKEY};
 use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::objects::{Endpoint, IdQp, KeptInit, PdOf, QpInit};
 
@@ -130,10 +130,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if !slot.route.bound {
             return Err(RdmaError::NotBound);
         }
-        let datagrams = slot.port_space.is_datagram();
-        let for_connections = !datagrams && !slot.id_type.is_xrc();
+        let datagrams = slot.id_type.is_datagram();
+        let can_be_used_again = slot.id_type == IdType::Rc;
         self.hca.check_device(pd, init)?;
-        if for_connections && self.reuse_qp(index, pd, init)? {
+        if can_be_used_again && self.reuse_qp(index, pd, init)? {
             return Ok(());
         }
         let slot = &mut self.ids[index];
@@ -178,7 +178,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 call: "endpoint",
                 port_space: slot.port_space,
             }),
-            Some(IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => Err(RdmaError::WrongType {
+            Some(IdQp::Uc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => Err(RdmaError::WrongType {
                 call: "endpoint",
                 id_type: slot.id_type,
             }),
@@ -191,11 +191,28 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
+    /// The verbs objects of an id for unreliable connections.
+    pub fn uc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Uc>, RdmaError> {
+        let slot = self.ids.slot_mut(id)?;
+        match slot.objects.qp.as_mut() {
+            Some(IdQp::Uc(qp)) => Ok(Endpoint {
+                qp,
+                send_cq: slot.objects.send_cq.as_mut(),
+                recv_cq: slot.objects.recv_cq.as_mut(),
+            }),
+            Some(_) => Err(RdmaError::WrongType {
+                call: "uc_endpoint",
+                id_type: slot.id_type,
+            }),
+            None => Err(RdmaError::NoQp),
+        }
+    }
+
     /// The verbs objects of an id for datagrams.
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
         match slot.objects.qp.as_mut() {
-            Some(IdQp::Rc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
+            Some(IdQp::Rc(_) | IdQp::Uc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
                 Err(RdmaError::WrongPortSpace {
                     call: "ud_endpoint",
                     port_space: slot.port_space,
@@ -237,7 +254,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 Ok(self.hca.init_attr(&self.ids[index]))
             }
             QpState::Init => Err(RdmaError::NotBound),
-            QpState::Rtr | QpState::Rts if self.ids[index].port_space.is_datagram() => {
+            QpState::Rtr | QpState::Rts if self.ids[index].id_type.is_datagram() => {
                 Ok(datagram_attr(state))
             }
             QpState::Rtr | QpState::Rts => {

@@ -18,6 +18,7 @@ mod neighbours;
 mod options;
 mod pair;
 mod peer;
+mod port_space_ib;
 mod random;
 mod recycling;
 mod slow_firmware;

@@ -17,6 +17,7 @@ const SERVICE: u16 = PORT + 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rc,
+    Uc,
     Ud,
     Initiator,
     Target,
@@ -49,6 +50,7 @@ fn at_once<T>(pair: &mut Pair, work: impl FnOnce(&mut Pair) -> T) -> T {
 fn new_id(pair: &mut Pair, kind: Kind) -> CmId {
     let (port_space, id_type) = match kind {
         Kind::Rc => (PortSpace::Tcp, IdType::Rc),
+        Kind::Uc => (PortSpace::Ib, IdType::Uc),
         Kind::Ud => (PortSpace::Udp, IdType::Ud),
         Kind::Initiator => (PortSpace::Ib, IdType::XrcSend),
         Kind::Target => (PortSpace::Ib, IdType::XrcRecv),
@@ -71,7 +73,7 @@ struct Begun {
 /// come and go.
 #[test]
 fn qps_of_all_kinds_are_made_and_destroyed_without_waiting() {
-    let mut seen = [[0; 2]; 4];
+    let mut seen = [[0; 2]; 5];
     for seed in 0..24 {
         let mut random = Random(seed);
         let slots = 2 + random.below(4) as u8;
@@ -105,8 +107,8 @@ fn qps_of_all_kinds_are_made_and_destroyed_without_waiting() {
             for _ in 0..12 {
                 match random.below(3) {
                     0 if begun.len() < 6 => {
-                        let kinds = [Kind::Rc, Kind::Ud, Kind::Initiator, Kind::Target];
-                        let kind = kinds[random.below(4)];
+                        let kinds = [Kind::Rc, Kind::Uc, Kind::Ud, Kind::Initiator, Kind::Target];
+                        let kind = kinds[random.below(kinds.len())];
                         let id = new_id(&mut pair, kind);
                         at_once(&mut pair, |pair| {
                             let started = pair.cms[0].start_qp(id, None, &mut qp());
@@ -185,9 +187,9 @@ fn qps_of_all_kinds_are_made_and_destroyed_without_waiting() {
             "{seed}"
         );
     }
-    let [rc, ud, initiator, target] = seen;
+    let [rc, uc, ud, initiator, target] = seen;
     assert!(
-        [rc, ud].iter().flatten().all(|count| *count > 0),
+        [rc, uc, ud].iter().flatten().all(|count| *count > 0),
         "{seen:?}"
     );
     assert!(initiator[1] > 0 && target[1] > 0, "{seen:?}");
