@@ -3,15 +3,13 @@
 
 use crate::layouts::kernel_headers;
 use crate::process::output;
-use crate::stock_driver::provision::{Apt, unpack};
-use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario, empty};
+use crate::stock_driver::provision;
+use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 const SOURCE: &str = include_str!("rdma_core_vfio.c");
-/// The release of the guests' libraries.
-const SUITE: &str = "trixie";
 const PACKAGES: &[&str] = &["ibverbs-providers", "libibverbs-dev", "libibverbs1"];
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "1";
@@ -36,22 +34,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 /// The program, for the guests.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
-    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let tree = directory.join("packages");
-    let stamp = directory.join("stamp");
-    if fs::read_to_string(&stamp).unwrap_or_default() != RECIPE {
-        empty(&tree)?;
-        let apt = Apt::new(directory)?;
-        let wanted: Vec<String> = PACKAGES
-            .iter()
-            .map(|name| format!("{name}/{SUITE}"))
-            .collect();
-        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        for deb in apt.fetch(&directory.join("debs"), &wanted)? {
-            unpack(&deb, &tree)?;
-        }
-        fs::write(&stamp, RECIPE).map_err(|error| format!("{}: {error}", stamp.display()))?;
-    }
+    let tree = provision::guest_packages(directory, PACKAGES, RECIPE)?;
     let source = directory.join("rdma_core_vfio.c");
     fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
     let path = directory.join("rdma_core_vfio");

@@ -6,10 +6,11 @@
 //!
 //! Logs and captures are left in `target/rigs/interop/log/KERNEL/SCENARIO/`.
 
+mod programs;
 mod table;
 
 use super::stock_driver::{self, Rig};
-use super::vfio::programs;
+use super::vfio::programs as examples;
 use crate::outcome::Outcome;
 use std::path::Path;
 
@@ -18,23 +19,24 @@ pub(crate) const ABOUT: &str = "our CM and RoCE against Linux's rdma_cm over rdm
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ours = examples::examples(
+        &root,
+        &[
+            "rping",
+            "ucmatose",
+            "udaddy",
+            "rdma_client",
+            "rdma_server",
+            "cmtime",
+            "tcp_echo",
+            "mckey",
+        ],
+    )?;
     let rig = Rig {
         name: "interop",
         scenarios: table::ALL,
-        programs: Vec::new(),
-        ours: programs::examples(
-            &root,
-            &[
-                "rping",
-                "ucmatose",
-                "udaddy",
-                "rdma_client",
-                "rdma_server",
-                "cmtime",
-                "tcp_echo",
-                "mckey",
-            ],
-        )?,
+        programs: programs::build(&root.join("target/rigs/interop/programs"), &ours)?,
+        ours,
     };
     stock_driver::run_rig(&rig, arguments)
 }

@@ -119,6 +119,33 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "port-space-ib",
+        about: "endpoints of RDMA_PS_IB with RC, UC and UD queue pairs: a program in C on our libraries against the same on rdma-core's, each as server and as client",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            filters: &[
+                // Transport 1 is UC: our request and Linux'.
+                "ip.src == 10.0.0.3 && infiniband.cm.req.transpsvctype == 1",
+                "ip.src == 10.0.0.1 && infiniband.cm.req.transpsvctype == 1",
+                // What UC sends: SEND only, and RDMA WRITE only.
+                "ip.src == 10.0.0.3 && infiniband.bth.opcode == 0x24",
+                "ip.src == 10.0.0.1 && infiniband.bth.opcode == 0x24",
+                "ip.src == 10.0.0.3 && infiniband.bth.opcode == 0x2a",
+                "ip.src == 10.0.0.1 && infiniband.bth.opcode == 0x2a",
+            ],
+            script: script!("port_space_ib"),
+            prints: &[
+                ("uc, to our server", "8 messages each way"),
+                ("uc, to their server", "8 messages each way"),
+                ("ud, to our server", "8 messages each way"),
+                ("ud, to their server", "8 messages each way"),
+            ],
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "multicast",
         about: "our mckey against rdma-core's, each as sender and as receiver; who reports which group to the switches",
         functions: 0,

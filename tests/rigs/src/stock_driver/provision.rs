@@ -451,6 +451,32 @@ fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Packages of the guests' release, unpacked below `directory`; where to. `recipe` changes when the packages do.
+pub(crate) fn guest_packages(
+    directory: &Path,
+    packages: &[&str],
+    recipe: &str,
+) -> Result<PathBuf, String> {
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let tree = directory.join("packages");
+    let stamp = directory.join("stamp");
+    if fs::read_to_string(&stamp).unwrap_or_default() == recipe {
+        return Ok(tree);
+    }
+    empty(&tree)?;
+    let apt = Apt::new(directory)?;
+    let wanted: Vec<String> = packages
+        .iter()
+        .map(|name| format!("{name}/{}", Kernel::Stable.suite()))
+        .collect();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    for deb in apt.fetch(&directory.join("debs"), &wanted)? {
+        unpack(&deb, &tree)?;
+    }
+    fs::write(&stamp, recipe).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(tree)
+}
+
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::copy(from, to).map(|_| ()))

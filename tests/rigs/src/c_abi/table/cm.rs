@@ -186,6 +186,42 @@ pub(super) const ALL: &[Scenario] = &[
             (Client, "RDMA_CM_EVENT_REJECTED, status 28", 1),
         ],
     ),
+    pair(
+        "port-space-ib-rc",
+        Ready::Listens,
+        &["c:port_space_ib", "server", "rc", "7471"],
+        &["c:port_space_ib", "client", "rc", "10.0.0.1", "7471"],
+        &[
+            (Server, "8 messages each way", 1),
+            (Client, "uc: event 8, status 9", 1),
+            (Client, "ud: event 7, status 1", 1),
+            (Client, "8 messages each way", 1),
+        ],
+    ),
+    pair(
+        "port-space-ib-uc",
+        Ready::Listens,
+        &["c:port_space_ib", "server", "uc", "7471"],
+        &["c:port_space_ib", "client", "uc", "10.0.0.1", "7471"],
+        &[
+            (Server, "8 messages each way", 1),
+            (Client, "rc: event 8, status 9", 1),
+            (Client, "ud: event 7, status 1", 1),
+            (Client, "8 messages each way", 1),
+        ],
+    ),
+    pair(
+        "port-space-ib-ud",
+        Ready::Listens,
+        &["c:port_space_ib", "server", "ud", "7471"],
+        &["c:port_space_ib", "client", "ud", "10.0.0.1", "7471"],
+        &[
+            (Server, "8 messages each way", 1),
+            (Client, "rc: event 8, status 8", 1),
+            (Client, "uc: event 8, status 8", 1),
+            (Client, "8 messages each way", 1),
+        ],
+    ),
     alone(
         "wildcard-on-two-devices",
         &["c:wildcard"],
