@@ -25,14 +25,14 @@
 //! |---|---|---|
 //! | `rdma_create_event_channel` | [`create_event_channel`](rdma::RdmaCm::create_event_channel) | done. `cm::modes`: `migration_moves_events` |
 //! | `rdma_destroy_event_channel` | [`destroy_event_channel`](rdma::RdmaCm::destroy_event_channel) | done; refuses while ids use it. `cm::modes`: `migration_moves_events` |
-//! | `rdma_create_id` | [`create_id`](rdma::RdmaCm::create_id), [`create_id_of`](rdma::RdmaCm::create_id_of) for XRC | done; `RDMA_PS_IB` over IP addresses, with RC and XRC QPs. `cm::datagrams`: `port_spaces_are_apart`; `cm::xrc`: `kinds_do_not_mix` |
+//! | `rdma_create_id` | [`create_id`](rdma::RdmaCm::create_id), [`create_id_of`](rdma::RdmaCm::create_id_of) for UC, UD and XRC in `RDMA_PS_IB` | done; `RDMA_PS_IB` also over IP addresses. `cm::datagrams`: `port_spaces_are_apart`; `cm::port_space_ib`: `types_do_not_mix`, `types_share_a_port_by_addresses`; `cm::xrc`: `kinds_do_not_mix` |
 //! | `rdma_destroy_id` | [`destroy_id`](rdma::RdmaCm::destroy_id) | done; never waits for events, destroys a QP that is left. `cm::multicast`: `groups_end_with_their_ids` |
-//! | `rdma_create_ep` | [`create_ep`](rdma::RdmaCm::create_ep), [`create_ep_of`](rdma::RdmaCm::create_ep_of) for XRC | done. `cm::modes`, `cm::datagrams`, `cm::xrc`: `synchronous_endpoints`; `cm::srq`: `endpoints_keep_queues_for_their_connections` |
+//! | `rdma_create_ep` | [`create_ep`](rdma::RdmaCm::create_ep), [`create_ep_of`](rdma::RdmaCm::create_ep_of) for `ai_qp_type` | done. `cm::modes`, `cm::datagrams`, `cm::port_space_ib`, `cm::xrc`: `synchronous_endpoints`; `cm::srq`: `endpoints_keep_queues_for_their_connections` |
 //! | `rdma_destroy_ep` | [`destroy_ep`](rdma::RdmaCm::destroy_ep) | done. `cm::modes`: `synchronous_endpoints` |
 //! | `rdma_bind_addr` | [`bind_addr`](rdma::RdmaCm::bind_addr) | done; no privileged ports; `AF_IB` on InfiniBand ([`SockaddrIb`](rdma::SockaddrIb)). `cm::modes`: `calls_in_the_wrong_state_are_einval`; `cm::infiniband`: `addresses_that_do_not_go_here` |
 //! | `rdma_resolve_addr` | [`resolve_addr`](rdma::RdmaCm::resolve_addr) | done over a [`Resolver`](rdma::Resolver): [`NeighbourDiscovery`](rdma::NeighbourDiscovery) for ARP and ND, or a table; multicast groups too; GIDs on InfiniBand, where IP addresses are refused: IPoIB later. `cm::neighbours`, `cm::multicast`: `a_resolved_group_over_the_ethernet_queue` |
 //! | `rdma_resolve_route` | [`resolve_route`](rdma::RdmaCm::resolve_route) | done; path records on InfiniBand ([`SubnetAdministration`](rdma::SubnetAdministration)). `cm::connections`: `connect_talk_disconnect`; `cm::infiniband`: `the_path_is_the_connections`, `dead`, `busy`, `malformed` |
-//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC, also without waiting ([`start_qp`](rdma::RdmaCm::start_qp)); UD in `RDMA_PS_UDP` and `IPOIB`; XRC. `cm::slow_firmware`: `nothing_waits_for_the_firmware`; `cm::datagrams`: `a_service_is_found_and_answers`; `cm::xrc`: `initiators_reach_the_queues_of_listeners` |
+//! | `rdma_create_qp` | [`create_qp`](rdma::RdmaCm::create_qp) | done: RC, also without waiting ([`start_qp`](rdma::RdmaCm::start_qp)); UD in `RDMA_PS_UDP`, `IPOIB` and `IB`; UC and XRC in `RDMA_PS_IB`. `cm::slow_firmware`: `nothing_waits_for_the_firmware`; `cm::datagrams`: `a_service_is_found_and_answers`; `cm::port_space_ib`: `an_unreliable_connection`, `a_datagram_service`; `cm::xrc`: `initiators_reach_the_queues_of_listeners` |
 //! | `rdma_create_qp_ex` | [`create_qp_ex`](rdma::RdmaCm::create_qp_ex) | done: PD, XRC domain, send operations; an attribute that no QP here has is refused by its name. `cm::extended`: `what_a_qp_has_is_accepted`, `what_no_qp_has_is_refused`, `objects_of_another_device_are_refused`; `cm::xrc`: `given_domains_and_queues` |
 //! | `rdma_destroy_qp` | [`destroy_qp`](rdma::RdmaCm::destroy_qp) | done. `cm::multicast`: `groups_end_with_their_ids` |
 //! | `rdma_connect` | [`connect`](rdma::RdmaCm::connect) | done; datagram services by SIDR. `cm::datagrams`: `a_service_is_found_and_answers`, `a_question_without_an_answer_fails_in_time` |
@@ -56,7 +56,7 @@
 //! | `rdma_migrate_id` | [`migrate_id`](rdma::RdmaCm::migrate_id) | done. `cm::modes`: `migration_moves_events` |
 //! | `rdma_getaddrinfo`, `rdma_freeaddrinfo` | [`rdma::getaddrinfo`] | done for numeric hosts, GIDs and ports. `cm::modes`, `cm::infiniband`: `synchronous_endpoints`; `cm::infiniband`: `numeric_gids` |
 //! | `rdma_resolve_addrinfo`, `rdma_query_addrinfo` | | not needed: they ask DNS, or the subnet's service records, in the background. There is no name service below an operating system: [`rdma::getaddrinfo`] takes numeric hosts only, and has its answer at once |
-//! | `rdma_init_qp_attr` | [`init_qp_attr`](rdma::RdmaCm::init_qp_attr) | done. `cm::modes`: `external_qp`; `cm::datagrams`: `external_qps` |
+//! | `rdma_init_qp_attr` | [`init_qp_attr`](rdma::RdmaCm::init_qp_attr) | done; for dynamic connections [`dc_path`](rdma::RdmaCm::dc_path). `cm::modes`: `external_qp`; `cm::datagrams`: `external_qps`; `cm::port_space_ib`: `attributes_of_an_external_qp`; `cm::dc` |
 //! | `rdma_set_local_ece`, `rdma_get_remote_ece` | [`set_local_ece`](rdma::RdmaCm::set_local_ece), [`get_remote_ece`](rdma::RdmaCm::get_remote_ece) | done. `cm::ece`: `options_go_both_ways` |
 //! | `rdma_create_srq`, `_ex`, `rdma_destroy_srq` | [`create_srq`](rdma::RdmaCm::create_srq), [`create_srq_ex`](rdma::RdmaCm::create_srq_ex), [`destroy_srq`](rdma::RdmaCm::destroy_srq) | done; the type is that of the id, and destroying is refused while there are users. `cm::srq`: `connections_share_their_listeners_queue`, `an_id_with_a_queue_of_its_own`; `cm::xrc`: `initiators_reach_the_queues_of_listeners`, `given_domains_and_queues` |
 //! | `rdma_reg_msgs`, `_read`, `_write` | [`reg_msgs`](rdma::RdmaCm::reg_msgs), [`reg_read`](rdma::RdmaCm::reg_read), [`reg_write`](rdma::RdmaCm::reg_write) | done; they give memory, see [`rdma`]. `cm::connections`: `rdma_read_and_write` |
@@ -75,7 +75,8 @@
 //! **rdma_create_id(3).** The channel may be absent: the id then works synchronously, and calls that result in an event block
 //! until the operation completes. The event is available through the id ([`event`](rdma::RdmaCm::event)) until the next
 //! blocking call. The context comes back with each event. The caller that creates an id destroys it. `RDMA_PS_TCP` gives reliable,
-//! connection-oriented, message-based communication, `RDMA_PS_UDP` unreliable datagrams.
+//! connection-oriented, message-based communication, `RDMA_PS_UDP` unreliable datagrams, `RDMA_PS_IB` any InfiniBand service:
+//! RC, UC, UD and XRC.
 //!
 //! **rdma_create_ep(3).** On the active side address and route are resolved and, with attributes, a QP is created, in the
 //! given PD or a default one; [`connect`](rdma::RdmaCm::connect) may follow at once. On the passive side (`passive` in

@@ -79,6 +79,15 @@
 //! peer that asked, not its QP: that is in the first datagram's completion, and the return path in the 40 bytes before
 //! it ([`ah_attr_from_wc`](RdmaCm::ah_attr_from_wc)).
 //!
+//! # Other QPs
+//!
+//! In [`PortSpace::Ib`] an id's type is the caller's choice ([`create_id_of`](RdmaCm::create_id_of),
+//! [`create_ep_of`](RdmaCm::create_ep_of)). One of type [`IdType::Ud`] is as in [`PortSpace::Udp`]. One of type [`IdType::Uc`]
+//! connects as with RC, and sends and writes by the same calls; there are no READs, no atomics, and nobody repeats what is
+//! lost. A listener takes requests for its own type only: others are refused with REJ 9, where Linux says 28.
+//!
+//! Initiators and targets of dynamic connections are the application's own; [`dc_path`](RdmaCm::dc_path) says with what.
+//!
 //! # Shared receive queues
 //!
 //! [`create_srq`](RdmaCm::create_srq) gives an id an SRQ, which its QP takes, and which QPs of other ids take by
@@ -168,6 +177,7 @@ pub use types::{
     REJECT_PRIVATE_DATA_MAX, Route, TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX,
     UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent, event_str,
 };
+pub use verbs::dc::DcPath;
 pub use verbs::objects::{Endpoint, QpInit, QpInitEx, SrqInit};
 pub use verbs::pool::PooledQp;
 

@@ -3,6 +3,7 @@
 pub(crate) mod attr;
 mod create;
 mod data;
+pub(crate) mod dc;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
 mod extended;

@@ -4,6 +4,7 @@
 mod complaints;
 mod connections;
 mod datagrams;
+mod dc;
 mod ece;
 mod extended;
 mod faults;
