@@ -328,6 +328,10 @@ fn events_become_what_libibverbs_reports() {
             AsyncEvent::QpLastWqeReached { qpn },
         ),
         (
+            queue(EventType::DctKeyViolation, Queue::Dct(qpn.number())),
+            AsyncEvent::DctKeyViolation { dctn: qpn },
+        ),
+        (
             queue(EventType::SrqCatastrophic, Queue::Srq(srqn)),
             AsyncEvent::SrqError { srqn },
         ),

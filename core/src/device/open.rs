@@ -537,6 +537,11 @@ impl<'s, P: Platform> Device<'s, P> {
         } else {
             events
         };
+        let events = if self.capabilities.hca.dct() {
+            events | EventType::DctKeyViolation.mask()
+        } else {
+            events
+        };
         let first = self.begin_eq(log_size, 0, events)?;
         let first = self.end_eq(first)?;
         let roce = self.order_roce();

@@ -399,6 +399,9 @@ impl Dispatch<'_> {
             (EventType::WqInvalidRequest, Queue::Qp(qpn)) => AsyncEvent::QpRequestError { qpn },
             (EventType::WqAccessError, Queue::Qp(qpn)) => AsyncEvent::QpAccessError { qpn },
             (EventType::SrqLastWqe, Queue::Qp(qpn)) => AsyncEvent::QpLastWqeReached { qpn },
+            (EventType::DctKeyViolation, Queue::Dct(dctn)) => AsyncEvent::DctKeyViolation {
+                dctn: bareverbs_firmware_cmds::numbers::Qpn::from_low_bits(dctn),
+            },
             (what, queue) => {
                 log::debug!("event {what} for {queue:?} is not handled");
                 *self.unknown += 1;

@@ -89,6 +89,12 @@ pub enum AsyncEvent {
         /// Which QP.
         qpn: Qpn,
     },
+    /// A request with a wrong access key came to a target of dynamic connections that was
+    /// [armed](crate::Dct::arm_key_violation) for it.
+    DctKeyViolation {
+        /// Which target.
+        dctn: Qpn,
+    },
     /// The CQ is in error: it was overrun (syndrome 1), or its memory could not be reached (2).
     CqError {
         /// Which CQ.

@@ -19,7 +19,7 @@ use crate::verbs::qp::creating::{CreateQpArgs, Parts};
 use crate::verbs::qp::init::CreateQpError;
 use crate::verbs::qp::object::QpObject;
 use crate::verbs::srq::Srq;
-use bareverbs_firmware_cmds::dct::{CreateDctIn, DestroyDctIn, DrainDctIn, QueryDctIn};
+use bareverbs_firmware_cmds::dct::{ArmDctIn, CreateDctIn, DestroyDctIn, DrainDctIn, QueryDctIn};
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::values::{AtomicMode, DctState};
 use core::sync::atomic::Ordering::Relaxed;
@@ -196,6 +196,15 @@ impl<'d, P: Platform> Dct<'d, P> {
             DctState::from_number(context.state()),
             context.dc_access_key_violation_count(),
         ))
+    }
+
+    /// Lets the next request with a wrong access key be reported, once
+    /// ([`DctKeyViolation`](crate::AsyncEvent::DctKeyViolation)). [`query`](Self::query) counts them in any case. Neither
+    /// Linux nor libibverbs has it.
+    pub fn arm_key_violation(&self) -> Result<(), CommandError> {
+        let mut arm = ArmDctIn::new();
+        arm.set_dct_number(self.dctn().number());
+        self.device().execute_no_output(&arm)
     }
 
     /// Destroys it: `ibv_destroy_qp`. It is drained first; who still sends to it runs into its retry limit. Completions that
