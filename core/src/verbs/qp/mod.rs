@@ -43,6 +43,7 @@ mod modifying;
 mod multicast;
 mod object;
 mod open;
+mod open_dc;
 pub(crate) mod packet;
 mod payload;
 mod query;

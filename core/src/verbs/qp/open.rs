@@ -96,7 +96,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 
 impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     /// Each request says by a call of its own where it goes.
-    const HAS_TARGET: bool = !T::CONNECTED && !T::PACKET || T::XRC;
+    const HAS_TARGET: bool = !T::CONNECTED && !T::PACKET || T::XRC || T::DYNAMIC;
 
     /// Begins a work request: a WQE of `FIXED` bytes, those behind the control segment by `fixed`.
     #[inline(always)]
@@ -159,8 +159,9 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
 
     #[inline(always)]
     fn lay<const FIXED: usize, F: FnOnce(Wqe<'_>)>(&mut self, request: &Request, fixed: F) {
-        // One block, so that the next one begins behind it as long as there is no data.
-        const { assert!(FIXED <= 64) };
+        // One block, so that the next one begins behind it as long as there is no data. What is longer is looked at when data
+        // comes.
+        const { assert!(FIXED <= 64 || T::DYNAMIC) };
         let (at, queue) = (self.next, &*self.queue);
         self.data = queue.ring.wqe(at).offset() + FIXED;
         if T::DYNAMIC {
@@ -224,7 +225,13 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         // A connection's request with one segment of data is one block, as it is without.
         if Self::HAS_TARGET || segments != 1 {
             let size = ControlWord::from_memory(control).ds();
-            self.next = self.next.behind((u32::from(size) - 1) >> 2);
+            let blocks = (u32::from(size) - 1) >> 2;
+            // Without data it goes beyond its first block already, or not.
+            let counted = match T::DYNAMIC {
+                true => (size - more.ds() - 1) >> 2,
+                false => 0,
+            };
+            self.next = self.next.behind(blocks - u32::from(counted));
         }
         let ring = &self.queue.ring;
         if Self::HAS_TARGET {
@@ -234,6 +241,18 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         }
         self.last = control;
         self.bare = 0;
+    }
+
+    /// The WQE of the request at hand, which is about to say where it goes. `None` if it has said so, or there is none.
+    #[inline(always)]
+    pub(super) fn take_target(&mut self) -> Option<Wqe<'_>> {
+        if !self.lacks_target {
+            self.fail(PostError::Unsupported);
+            return None;
+        }
+        self.lacks_target = false;
+        let ring = &self.queue.ring;
+        Some(ring.wqe_at(ring.place_of(self.last)))
     }
 
     /// The data of the request at hand is one entry: `ibv_wr_set_sge`.
@@ -592,11 +611,8 @@ impl<P: Platform> OpenBatch<'_, '_, P, XrcSend> {
     /// Of which SRQ of the target's domain the request at hand is: `ibv_wr_set_xrc_srqn`.
     #[inline(always)]
     pub fn set_xrc_srqn(&mut self, srqn: Srqn) {
-        if !self.lacks_target {
-            return self.fail(PostError::Unsupported);
+        if let Some(wqe) = self.take_target() {
+            put_srqn(wqe, srqn);
         }
-        self.lacks_target = false;
-        let ring = &self.queue.ring;
-        put_srqn(ring.wqe_at(ring.place_of(self.last)), srqn);
     }
 }

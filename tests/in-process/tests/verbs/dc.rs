@@ -1,9 +1,9 @@
 //! Dynamic connections: initiators whose work requests each name a target, and targets of many initiators.
 
 use bareverbs_core::{
-    Access, AddressHandle, Buffer, Cq, CqInit, CreateQpError, DcTarget, Dci, Dct, DctError,
-    DctInitAttr, Inline, Mtu, PostError, Qpn, Remote, SendData, SendFlags, SendOp, SendWr, Srq,
-    SrqAttr, Wc, WcOpcode, WcStatus,
+    Access, AddressHandle, AsyncEvent, Buffer, Cq, CqInit, CreateQpError, DcTarget, Dci, Dct,
+    DctError, DctInitAttr, Inline, Mtu, PostError, Qpn, Remote, SendData, SendFlags, SendOp,
+    SendWr, Srq, SrqAttr, Wc, WcOpcode, WcStatus,
 };
 use connectx_model::{Card, Config};
 
@@ -16,13 +16,13 @@ const SLOTS: usize = 15;
 const PART: usize = 4096;
 
 /// What targets on node 1 receive into.
-struct Receiver<'d> {
+pub(crate) struct Receiver<'d> {
     srq: Srq<'d, Seam>,
-    cq: Cq<'d, Seam>,
+    pub(crate) cq: Cq<'d, Seam>,
     buffer: Buffer<'d, Seam>,
 }
 
-fn receiver<'d>(lab: &Lab<'d>) -> Receiver<'d> {
+pub(crate) fn receiver<'d>(lab: &Lab<'d>) -> Receiver<'d> {
     let side = &lab.sides[1];
     let cq = side.device.create_cq(CqInit::new(127)).unwrap();
     let mut sizes = SrqAttr {
@@ -50,7 +50,7 @@ fn dct_attr<'a, 'd>(to: &'a Receiver<'d>, access: Access) -> DctInitAttr<'a, 'd,
     }
 }
 
-fn target<'d>(lab: &Lab<'d>, to: &Receiver<'d>) -> Dct<'d, Seam> {
+pub(crate) fn target<'d>(lab: &Lab<'d>, to: &Receiver<'d>) -> Dct<'d, Seam> {
     let mut access = ALL;
     let atomics = lab.sides[1].device.capabilities().has_dc_atomics();
     access.set(Access::REMOTE_ATOMIC, atomics);
@@ -59,7 +59,7 @@ fn target<'d>(lab: &Lab<'d>, to: &Receiver<'d>) -> Dct<'d, Seam> {
     dct
 }
 
-fn initiator<'d>(lab: &Lab<'d>) -> End<'d, Dci> {
+pub(crate) fn initiator<'d>(lab: &Lab<'d>) -> End<'d, Dci> {
     let mut end = lab.end::<Dci>(0, CAP);
     // It receives nothing.
     assert_eq!(end.qp.cap().max_recv_wr, 0);
@@ -68,12 +68,12 @@ fn initiator<'d>(lab: &Lab<'d>) -> End<'d, Dci> {
     end
 }
 
-fn handle(lab: &Lab<'_>) -> AddressHandle {
+pub(crate) fn handle(lab: &Lab<'_>) -> AddressHandle {
     let attr = lab.attr(0, Qpn::from_low_bits(0)).ah_attr;
     lab.sides[0].device.create_ah(&attr).unwrap()
 }
 
-fn to<'a>(ah: &'a AddressHandle, dct: &Dct<'_, Seam>) -> DcTarget<'a> {
+pub(crate) fn to<'a>(ah: &'a AddressHandle, dct: &Dct<'_, Seam>) -> DcTarget<'a> {
     DcTarget {
         ah,
         dctn: dct.dctn(),
@@ -82,19 +82,23 @@ fn to<'a>(ah: &'a AddressHandle, dct: &Dct<'_, Seam>) -> DcTarget<'a> {
 }
 
 impl Receiver<'_> {
-    fn receive(&mut self, slot: u64) {
+    pub(crate) fn receive(&mut self, slot: u64) {
         let sge = self.buffer.sge(slot as usize * PART, PART).unwrap();
         self.srq.post(slot, &[sge]).unwrap();
     }
 
-    fn remote(&self, at: usize) -> Remote {
+    pub(crate) fn remote(&self, at: usize) -> Remote {
         Remote {
             addr: self.buffer.addr() + at as u64,
             rkey: self.buffer.rkey(),
         }
     }
 
-    fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
+    pub(crate) fn clear(&self, at: usize, len: usize) {
+        self.buffer.copy_in(at, &vec![0; len]).unwrap();
+    }
+
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.buffer.copy_out(at, &mut data).unwrap();
         data
@@ -102,10 +106,10 @@ impl Receiver<'_> {
 }
 
 /// A generator of Marsaglia's.
-struct Draw(u64);
+pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -259,6 +263,130 @@ fn a_wrong_key_ends_the_initiator() {
         drop(batch);
         ok(lab.wait(&mut other.cq), 4, WcOpcode::Send);
         ok(lab.wait(&mut all.cq), 3, WcOpcode::Recv);
+    });
+}
+
+/// The next wrong key after a target was armed is an event, and the one after that is not.
+#[test]
+fn wrong_keys_are_reported_when_asked_for() {
+    lab(|lab| {
+        let all = receiver(lab);
+        let dct = target(lab, &all);
+        let other = target(lab, &all);
+        let ah = handle(lab);
+        let events = |lab: &Lab<'_>| {
+            lab.sides[1].device.poll().unwrap();
+            let next = || lab.sides[1].device.next_async_event();
+            Vec::from_iter(std::iter::from_fn(next))
+        };
+        let knock = |lab: &Lab<'_>, dct: &Dct<'_, Seam>| {
+            let mut end = initiator(lab);
+            let wrong = DcTarget {
+                access_key: !KEY,
+                ..to(&ah, dct)
+            };
+            let mut batch = end.qp.send_queue().batch();
+            batch.send(1, SIGNALED, wrong, Inline(&[1; 20])).unwrap();
+            drop(batch);
+            failed(lab.wait(&mut end.cq), 1, WcStatus::RemAccessErr);
+        };
+        events(lab);
+        knock(lab, &dct);
+        assert_eq!(events(lab), []);
+        dct.arm_key_violation().unwrap();
+        knock(lab, &other);
+        assert_eq!(events(lab), []);
+        let dctn = dct.dctn();
+        knock(lab, &dct);
+        assert_eq!(events(lab), [AsyncEvent::DctKeyViolation { dctn }]);
+        knock(lab, &dct);
+        assert_eq!(events(lab), []);
+        assert_eq!(dct.query().unwrap().1, 3);
+        assert_eq!(other.query().unwrap().1, 1);
+    });
+}
+
+/// Drawn atomics of two initiators on counters of two targets, against numbers.
+#[test]
+fn atomics() {
+    lab(|lab| {
+        assert!(lab.sides[1].device.capabilities().has_dc_atomics());
+        let all = receiver(lab);
+        let targets = [target(lab, &all), target(lab, &all)];
+        let mut ends = [initiator(lab), initiator(lab)];
+        let ah = handle(lab);
+        let mut counters = [0u64; 4];
+        all.buffer.copy_in(0, &[0; 32]).unwrap();
+        let mut draw = Draw(0x5eed);
+        for round in 0..200u64 {
+            let (who, which) = (draw.below(2), draw.below(4));
+            let dct = to(&ah, &targets[draw.below(2)]);
+            let remote = all.remote(which * 8);
+            let value = draw.below(usize::MAX) as u64;
+            let old = counters[which];
+            let op = match draw.below(3) {
+                0 => {
+                    counters[which] = old.wrapping_add(value);
+                    SendOp::FetchAdd { remote, add: value }
+                }
+                1 => {
+                    counters[which] = value;
+                    SendOp::CompareSwap {
+                        remote,
+                        compare: old,
+                        swap: value,
+                    }
+                }
+                _ => SendOp::CompareSwap {
+                    remote,
+                    compare: !old,
+                    swap: value,
+                },
+            };
+            let opcode = match op {
+                SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+                _ => WcOpcode::CompSwap,
+            };
+            let end = &mut ends[who];
+            let sge = end.sge(64, 8);
+            let wr = SendWr {
+                wr_id: round,
+                op,
+                flags: SIGNALED,
+                data: SendData::Sges(&[sge]),
+            };
+            end.qp.send_queue().post_dc(dct, &wr).unwrap();
+            ok(lab.wait(&mut end.cq), round, opcode);
+            let mut found = [0; 8];
+            end.buffer.copy_out(64, &mut found).unwrap();
+            assert_eq!(u64::from_ne_bytes(found), old, "round {round}");
+        }
+        let bytes = all.bytes(0, 32);
+        for (at, expected) in counters.iter().enumerate() {
+            let found = bytes[at * 8..][..8].try_into().unwrap();
+            assert_eq!(u64::from_ne_bytes(found), *expected);
+        }
+        // A target that does not grant them.
+        let attr = dct_attr(&all, Access::REMOTE_WRITE);
+        let closed = lab.sides[1].pd.create_dct(&attr).unwrap();
+        let sge = ends[0].sge(64, 8);
+        let wr = SendWr {
+            wr_id: 1,
+            op: SendOp::FetchAdd {
+                remote: all.remote(0),
+                add: 1,
+            },
+            flags: SIGNALED,
+            data: SendData::Sges(&[sge]),
+        };
+        let target = to(&ah, &closed);
+        ends[0].qp.send_queue().post_dc(target, &wr).unwrap();
+        let wc = lab.wait(&mut ends[0].cq);
+        assert!(
+            matches!(wc.status, WcStatus::RemInvReqErr | WcStatus::RemAccessErr),
+            "{wc:?}"
+        );
+        assert!(all.bytes(0, 8) == counters[0].to_ne_bytes());
     });
 }
 

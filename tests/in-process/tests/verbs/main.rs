@@ -8,6 +8,7 @@ mod counters;
 mod damage;
 mod datagrams;
 mod dc;
+mod dc_open;
 mod device_memory;
 mod endpoints;
 mod errors;
