@@ -7,3 +7,4 @@ mod failures;
 mod groups;
 mod ip;
 mod paths;
+mod types;
