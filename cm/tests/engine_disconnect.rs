@@ -1,4 +1,4 @@
-//! Many disconnections at once over a pipe that loses some: the complaint about Linux' CM is that each lost DREP costs the
+//! Many disconnections at once over a pipe that loses some: the complaint about Linux's CM is that each lost DREP costs the
 //! whole series of repetitions, and that programs stop waiting for it.
 
 mod common;

@@ -1,4 +1,4 @@
-//! What Linux' ib_cm was seen to do (Debian 6.1.192, rdma_cm over rxe), each with its counterpart here, in virtual time. The
+//! What Linux's ib_cm was seen to do (Debian 6.1.192, rdma_cm over rxe), each with its counterpart here, in virtual time. The
 //! names are those of the experiments. Where this manager does something else, the test says what and why.
 //!
 //! Some experiments are about what lies below the messages, or above. They need a card or a GID table, and have their
@@ -27,7 +27,7 @@ use common::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Linux' timers on RoCE in 6.1: packet life time 18, no early repetitions.
+/// Linux's timers on RoCE in 6.1: packet life time 18, no early repetitions.
 fn linux_params() -> ConnectParams<'static> {
     ConnectParams {
         packet_life_time: 18,

@@ -221,7 +221,7 @@ impl CommandQueue {
         self.verify = true;
     }
 
-    /// The device checks no signatures of blocks: they need none from now on. (Linux' driver signs none at all.)
+    /// The device checks no signatures of blocks: they need none from now on. (Linux's driver signs none at all.)
     pub(crate) fn leave_blocks_unsigned(&mut self) {
         self.signs = false;
     }

@@ -96,7 +96,7 @@ pub(crate) fn group_neighbour(group: IpAddr) -> Neighbour {
     Neighbour::new(multicast_mac(group))
 }
 
-/// The GID of a group on InfiniBand. As Linux' RDMA CM does it for IPv4: IPoIB's rule, but with a signature of its own for
+/// The GID of a group on InfiniBand. As Linux's RDMA CM does it for IPv4: IPoIB's rule, but with a signature of its own for
 /// `PortSpace::Udp`, so that its groups and those of the IP stack are apart.
 pub(crate) fn mgid(port_space: PortSpace, group: IpAddr, pkey: u16) -> [u8; 16] {
     match group {

@@ -24,7 +24,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Joins a multicast group (`rdma_join_multicast`). The id has to be bound to an address of the device. Its QP, if it has
     /// one, receives what is sent there from now on; another one has to be attached by the application.
     ///
-    /// On InfiniBand an IPv6 group is a GID as it is, and an IPv4 one means the GID that Linux' RDMA CM makes of it.
+    /// On InfiniBand an IPv6 group is a GID as it is, and an IPv4 one means the GID that Linux's RDMA CM makes of it.
     ///
     /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`](crate::rdma::UdEvent)) and has `context` in
     /// [`arg`](crate::rdma::CmEvent::arg), or `MulticastError`.

@@ -291,7 +291,7 @@ impl<'s> SubnetAdministration<'s> {
     }
 }
 
-/// The same fields as Linux' RDMA CM asks for.
+/// The same fields as Linux's RDMA CM asks for.
 fn path_question(query: &PathQuery) -> Question {
     Question::Path {
         wanted: PathRecord {

@@ -147,7 +147,7 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
     const NONE: QpAttrMask = M::empty();
     const INIT: QpAttrMask = M::PKEY_INDEX.union(M::PORT).union(M::ACCESS_FLAGS);
     const INIT_UD: QpAttrMask = M::PKEY_INDEX.union(M::PORT).union(M::QKEY);
-    // As Linux' `modify_dci_qp_is_ok` has them.
+    // As Linux's `modify_dci_qp_is_ok` has them.
     const INIT_DCI: QpAttrMask = M::PKEY_INDEX.union(M::PORT);
     const INIT_GSI: QpAttrMask = M::PKEY_INDEX.union(M::QKEY);
     const RTR_UC: QpAttrMask = M::AV.union(M::PATH_MTU).union(M::DEST_QPN).union(M::RQ_PSN);

@@ -145,7 +145,7 @@ impl Device {
 
 impl Device {
     /// Answers a datagram for one of the port's agents, which are the firmware's: that for performance management, which
-    /// drivers never see, and that for subnet management where no driver has QP0. Linux' answers, would it be asked, have no
+    /// drivers never see, and that for subnet management where no driver has QP0. Linux's answers, would it be asked, have no
     /// header.
     fn answer(
         &mut self,

@@ -6,7 +6,7 @@
 //!
 //! | situation | here |
 //! |---|---|
-//! | READ, WRITE or atomic that the QP's access flags forbid | NAK "invalid request", as Linux' rxe |
+//! | READ, WRITE or atomic that the QP's access flags forbid | NAK "invalid request", as Linux's rxe |
 //! | wrong rkey, range or right | NAK "remote access", both QPs fail, event at the responder |
 //! | READ or WRITE of length 0 | the rkey is not looked at |
 //! | more READs and atomics than `log_rra_max` allows | NAK "invalid request" |
@@ -16,7 +16,7 @@
 //! | SEND longer than the receive buffer | NAK "invalid request" for the sender, "local length" for the receiver |
 //! | receive buffer that may not be written, IOMMU fault | NAK "remote operational error" |
 //! | XRC: XRCETH | in every request, the first of the extended headers; in no response |
-//! | XRC: no such shared receive queue, or one of another XRC domain | NAK "remote access", event "access violation" at the target, as Linux' drivers report it |
+//! | XRC: no such shared receive queue, or one of another XRC domain | NAK "remote access", event "access violation" at the target, as Linux's drivers report it |
 //! | XRC: rkeys and receive buffers | belong to the protection domain of the shared receive queue, as a target has none |
 //! | XRC: request for an initiator, response for a target | dropped silently |
 //! | DC: packets | RC's under the transport service 0b110 with a private header, which two models agree upon |

@@ -1,4 +1,4 @@
-//! rdma-core's own test suite, unmodified from Debian's `python3-pyverbs`, on its own provider and Linux' driver: the tests of
+//! rdma-core's own test suite, unmodified from Debian's `python3-pyverbs`, on its own provider and Linux's driver: the tests of
 //! memory windows, indirect keys and device memory, whose requests no program of Debian's posts.
 //!
 //! `cargo rig c-abi` has the same suite run on this project's libraries.
@@ -29,7 +29,7 @@ const RECIPE: &str = "1";
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rdma-core-tests",
-    about: "rdma-core's test suite on Linux' driver: memory windows, indirect keys, device memory",
+    about: "rdma-core's test suite on Linux's driver: memory windows, indirect keys, device memory",
     rounds: &[Boot {
         script: include_str!("scripts/rdma-core-tests.sh"),
         ..BOOT

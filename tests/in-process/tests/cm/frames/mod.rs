@@ -1,4 +1,4 @@
-//! The manager and its card against a peer that is nothing but Ethernet frames: the experiments with Linux' kernel (Debian
+//! The manager and its card against a peer that is nothing but Ethernet frames: the experiments with Linux's kernel (Debian
 //! 6.1.192, rdma_cm over rxe) that are about what lies below the CM's messages. Headers and ICRC are made here, by hand, so
 //! that neither driver nor model vouches for itself.
 

@@ -1,4 +1,4 @@
-# What Linux' programs read and set of the port, its module and its sensors: what they show has to be what the model holds, and
+# What Linux's programs read and set of the port, its module and its sensors: what they show has to be what the model holds, and
 # what they set has to come to it.
 card='card=$(netdev mlx5_core)'
 hwmon='cd /sys/class/hwmon/hwmon0'
