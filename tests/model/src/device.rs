@@ -43,6 +43,8 @@ const REAL_TIME_ONLY: u8 = 1;
 
 /// The first number of a queue pair.
 const FIRST_QPN: u32 = 0x40;
+/// QP0 and QP1 of the port.
+const SPECIAL_QPS: usize = 2;
 
 /// How many event queues there can be: their numbers have 8 bits.
 fn most_eqs(config: &Config, general: &HcaCap) -> usize {
@@ -54,8 +56,14 @@ fn most_eqs(config: &Config, general: &HcaCap) -> usize {
     wanted.min(0x100usize.saturating_sub(config.first_eqn as usize))
 }
 
+/// How many queue pairs there can be beside the special ones of the port.
 fn most_qps(general: &HcaCap) -> usize {
-    (1usize << general.log_max_qp()).saturating_sub(FIRST_QPN as usize)
+    1 << general.log_max_qp()
+}
+
+/// A table for all of them.
+fn qp_table(general: &HcaCap) -> Table<Qp> {
+    Table::new(FIRST_QPN, most_qps(general) + SPECIAL_QPS)
 }
 
 /// How far the function has come.
@@ -165,7 +173,7 @@ impl Device {
             memic: Memic::new(&caps.device_memory),
             eqs: Table::new(config.first_eqn, most_eqs(&config, &caps.general)),
             cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
-            qps: Table::new(FIRST_QPN, most_qps(&caps.general)),
+            qps: qp_table(&caps.general),
             srqs: Table::new(1, 1 << caps.general.log_max_srq()),
             counters: Table::new(1, usize::from(caps.general.max_qp_cnt()).min(255)),
             gids: vec![RoceAddr::ZERO; usize::from(caps.roce.roce_address_table_size())],
@@ -225,7 +233,18 @@ impl Device {
 
     /// The driver has decided on capabilities: how many objects there can be.
     pub(crate) fn apply_caps(&mut self) {
-        self.qps = Table::new(FIRST_QPN, most_qps(&self.caps.general));
+        self.qps = qp_table(&self.caps.general);
+    }
+
+    /// The number of the next queue pair, if there may be another. The special ones are not counted: iPXE sets `log_max_qp` to 0
+    /// (`golan_set_hca_cap`, with the bytes of the field in the wrong order) and creates one beside them.
+    pub(crate) fn next_qpn(&self, special: bool) -> Result<u32, Syndrome> {
+        let specials = [self.smi, self.gsi].into_iter().flatten().count();
+        let ordinary = self.qps.len().saturating_sub(specials);
+        if !special && ordinary >= most_qps(&self.caps.general) {
+            return Err(Syndrome::QpExhausted);
+        }
+        self.qps.next_number().ok_or(Syndrome::QpExhausted)
     }
 
     /// Whether the function has come out of reset.

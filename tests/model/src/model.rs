@@ -6,6 +6,7 @@ use crate::bus::doorbell;
 use crate::bus::front::Front;
 use crate::bus::io::Io;
 use crate::bus::pci::{ConfigEffect, Pci};
+use crate::command::internal;
 use crate::config::Config;
 use crate::counters::Stats;
 use crate::device::Device;
@@ -147,6 +148,16 @@ impl Model {
         match self.pci.write(offset, data) {
             ConfigEffect::None => {}
             ConfigEffect::Unmasked => self.deliver_pending(host),
+            ConfigEffect::InternalCommand => {
+                let command = self.pci.mailbox().map(std::mem::take);
+                let Some(mut command) = command else { return };
+                self.with_io(host, |device, io| {
+                    internal::execute(device, io, &mut command)
+                });
+                if let Some(mailbox) = self.pci.mailbox() {
+                    *mailbox = command;
+                }
+            }
             ConfigEffect::FunctionReset => {
                 self.device.reset();
                 self.pci.reset(&self.device.config, false);

@@ -107,7 +107,7 @@ fn answer(syndrome: Syndrome) -> Failure {
 /// SET_HCA_CAP raises `log_max_qp`, and then there are as many.
 #[test]
 fn raised_log_max_qp_gives_more_queue_pairs() {
-    for (raise, most) in [(false, 0x40), (true, 0xc0)] {
+    for (raise, most) in [(false, 0x80), (true, 0x100)] {
         let mut config = Config::new(1);
         config.general.set_log_max_qp(7);
         config.general_max.set_log_max_qp(8);

@@ -9,6 +9,7 @@ mod blue_flame;
 pub(crate) mod combine;
 pub(crate) mod doorbell;
 pub(crate) mod front;
+pub(crate) mod icmd;
 mod init_segment;
 pub(crate) mod io;
 pub(crate) mod pci;

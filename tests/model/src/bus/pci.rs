@@ -1,6 +1,7 @@
 //! The PCI function: configuration space, the PCI Express capability with its function reset, and MSI-X with table and
 //! pending bits in BAR 0.
 
+use crate::bus::icmd::Mailbox;
 use crate::bus::vsc::{self, Vsc};
 use crate::config::{Config, MsixMode};
 
@@ -27,6 +28,8 @@ pub(crate) enum ConfigEffect {
     FunctionReset,
     /// Vectors may have been unmasked.
     Unmasked,
+    /// An internal command waits in its mailbox.
+    InternalCommand,
 }
 
 /// One MSI-X table entry.
@@ -151,7 +154,8 @@ impl Pci {
     /// Reads configuration space; beyond 256 bytes there are no extended capabilities.
     pub(crate) fn read(&mut self, offset: usize, data: &mut [u8]) {
         if let Some((vsc, register)) = self.vsc_register(offset, data.len()) {
-            data.copy_from_slice(&vsc.read(register).to_le_bytes());
+            let dword = vsc.read(register & !3).to_le_bytes();
+            data.copy_from_slice(&dword[register & 3..][..data.len()]);
             return;
         }
         for (at, byte) in data.iter_mut().enumerate() {
@@ -159,19 +163,32 @@ impl Pci {
         }
     }
 
-    /// The register of the vendor-specific capability that a dword is; other accesses find nothing there.
+    /// The register of the vendor-specific capability that an access is to, which has 1, 2 or 4 bytes and lies in one dword.
     fn vsc_register(&mut self, offset: usize, len: usize) -> Option<(&mut Vsc, usize)> {
         let register = offset.checked_sub(VSC)?;
-        let dword = len == 4 && register.is_multiple_of(4) && (4..vsc::LEN).contains(&register);
-        Some((self.vsc.as_mut().filter(|_| dword)?, register))
+        let aligned = matches!(len, 1 | 2 | 4) && register.is_multiple_of(len);
+        let within = aligned && (4..vsc::LEN).contains(&register);
+        Some((self.vsc.as_mut().filter(|_| within)?, register))
+    }
+
+    /// The mailbox of internal commands, of functions with the vendor-specific capability.
+    pub(crate) fn mailbox(&mut self) -> Option<&mut Mailbox> {
+        self.vsc.as_mut().map(Vsc::mailbox)
     }
 
     pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> ConfigEffect {
-        if let Some((vsc, register)) = self.vsc_register(offset, data.len())
-            && let Some(&value) = data.first_chunk()
-        {
-            vsc.write(register, u32::from_le_bytes(value));
-            return ConfigEffect::None;
+        if let Some((vsc, register)) = self.vsc_register(offset, data.len()) {
+            // The space is the one register that is shorter than a dword.
+            let whole = data.len() == 4 || data.len() == 2 && register == vsc::CONTROL;
+            if whole {
+                let bytes = data.iter().rev();
+                let value = bytes.fold(0, |all, &byte| all << 8 | u32::from(byte));
+                vsc.write(register, value);
+            }
+            return match vsc.mailbox().busy() {
+                true => ConfigEffect::InternalCommand,
+                false => ConfigEffect::None,
+            };
         }
         let control = self.word(MSIX_CONTROL);
         for (at, &byte) in data.iter().enumerate() {

@@ -59,7 +59,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     let dctc = *call.input.dct_context_entry();
     check(device, &dctc)?;
     let context = queue_pair(device, &dctc);
-    let number = device.qps.next_number().ok_or(Syndrome::QpExhausted)?;
+    let number = device.next_qpn(false)?;
     let mut qp = Qp::new(context);
     qp.place = device.store(io, ObjectKind::Dct, number, &dctc.0)?;
     qp.dct = Some(Box::new(Dct {

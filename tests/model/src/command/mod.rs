@@ -18,6 +18,7 @@ mod dct;
 mod domain;
 mod eq;
 mod flow;
+pub(crate) mod internal;
 mod l2_table;
 mod lifecycle;
 mod mailbox;

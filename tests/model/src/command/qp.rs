@@ -86,7 +86,8 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
             RingError::Range => Syndrome::UmemRange,
         })?
         .with_record(record, umem.filter(|_| has_queues));
-    let number = device.qps.next_number().ok_or(Syndrome::QpExhausted)?;
+    let special = matches!(context.st(), service::QP0 | service::QP1);
+    let number = device.next_qpn(special)?;
     qp.place = device.store(io, ObjectKind::Qp, number, &context.0)?;
     device.qps.insert(qp);
     let transport = device.transport_config(number).map(Transport::new);

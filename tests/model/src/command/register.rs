@@ -3,6 +3,7 @@
 use super::{Call, Result, settings};
 use crate::bus::io::Io;
 use crate::device::Device;
+use crate::port::settings::IB_SPEEDS;
 use crate::port::vport::{MAX_HW_MTU, MTU_OVERHEAD, Traffic};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::register::{
@@ -57,8 +58,19 @@ pub(super) fn access(
 ) -> Result {
     let access = AccessRegister::from_number(call.input.op_mod()).ok_or(Syndrome::RegisterOpMod)?;
     let write = access == AccessRegister::Write;
-    let (tail, out) = (call.tail, call.output_tail);
     let number = call.input.register_id();
+    read_or_write(device, io, number, write, call.tail, call.output_tail)
+}
+
+/// An access that came by command or through the [mailbox](super::internal) of internal ones.
+pub(super) fn read_or_write(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    number: u16,
+    write: bool,
+    tail: &[u8],
+    out: &mut [u8],
+) -> Result {
     let register = RegisterId::from_number(number).ok_or_else(|| {
         log::debug!("ACCESS_REG of register {number:#x}");
         Syndrome::RegisterUnknown
@@ -90,7 +102,7 @@ pub(super) fn access(
         }
         (RegisterId::NodeDescription, false) => Ok(output(out, &device.node_description)?),
         (RegisterId::Pmtu, _) => pmtu(device, tail, out, write),
-        (RegisterId::Ptys, false) => ptys(device, tail, out),
+        (RegisterId::Ptys, _) => ptys(device, tail, out, write),
         (RegisterId::Paos, _) => paos(device, io, tail, out, write),
         (RegisterId::Pvlc, false) => {
             let mut register: PvlcReg = input(tail)?;
@@ -131,8 +143,7 @@ pub(super) fn access(
         (RegisterId::Pfcc, _) => settings::pfcc(device, tail, out, write),
         (RegisterId::Ppcnt, false) => ppcnt(device, tail, out),
         (
-            RegisterId::Ptys
-            | RegisterId::Pvlc
+            RegisterId::Pvlc
             | RegisterId::Pcap
             | RegisterId::Ppcnt
             | RegisterId::Pmlp
@@ -179,9 +190,21 @@ fn pmtu(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result
     Ok(output(out, &register)?)
 }
 
-fn ptys(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
+fn ptys(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
     let mut register: PtysReg = input(tail)?;
     port(register.local_port())?;
+    if write {
+        // iPXE restricts an InfiniBand port to SDR before it brings the function up (`golan_set_link_speed`). The speed that a
+        // link came up with stays, and all of the model's come up with one.
+        if device.ethernet() || device.config.is_virtual() {
+            return Err(Syndrome::RegisterReadOnly.into());
+        }
+        let (speeds, widths) = (register.ib_proto_admin(), register.ib_link_width_admin());
+        if speeds == 0 || speeds & !IB_SPEEDS != 0 || widths != IB_WIDTH_4X {
+            return Err(Syndrome::RegisterValue.into());
+        }
+        device.vport.settings.ib_speeds = speeds;
+    }
     if device.ethernet() {
         register
             .set_eth_proto_capability(ETH_100G_CR4)
@@ -190,9 +213,9 @@ fn ptys(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
     } else {
         register
             .set_ib_link_width_capability(IB_WIDTH_4X)
-            .set_ib_proto_capability(IB_SPEED_EDR)
+            .set_ib_proto_capability(IB_SPEEDS)
             .set_ib_link_width_admin(IB_WIDTH_4X)
-            .set_ib_proto_admin(IB_SPEED_EDR)
+            .set_ib_proto_admin(device.vport.settings.ib_speeds)
             .set_ib_link_width_oper(IB_WIDTH_4X)
             .set_ib_proto_oper(IB_SPEED_EDR);
     }

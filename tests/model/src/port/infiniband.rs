@@ -144,9 +144,9 @@ impl Device {
 }
 
 impl Device {
-    /// Answers a datagram for one of the port's agents, which are the firmware's: that for performance management, which
-    /// drivers never see, and that for subnet management where no driver has QP0. Linux's answers, would it be asked, have no
-    /// header.
+    /// Answers a datagram for one of the port's agents, which are the firmware's, also where a driver has QP0: iPXE's has one,
+    /// and nothing with which it could tell the firmware what a subnet manager sets (`golan_inform_sma`). What comes from the
+    /// driver of the port itself it hands over (MAD_IFC).
     fn answer(
         &mut self,
         io: &mut Io<'_>,
@@ -164,7 +164,7 @@ impl Device {
         };
         let qpn = bth.destination_qpn;
         let ours = match qpn {
-            SMI_QPN => self.smi.is_none() && management::for_subnet_agent(asked),
+            SMI_QPN => management::for_subnet_agent(asked),
             GSI_QPN => extended.deth.qkey == GSI_QKEY && performance::for_agent(asked),
             _ => false,
         };

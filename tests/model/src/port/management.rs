@@ -1,5 +1,5 @@
-//! The port's agents for management datagrams: for the subnet's management drivers hand over what comes to their QP0
-//! (MAD_IFC); where a driver has no QP0, and for performance management, the firmware takes what comes off the wire.
+//! The port's agents for management datagrams: the firmware takes what comes off the wire for them, and drivers hand over what
+//! they ask their own port (MAD_IFC).
 //!
 //! An unsupported method or attribute is reported in the answer's status (IBTA vol. 1, 13.4.7).
 

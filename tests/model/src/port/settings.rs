@@ -10,6 +10,8 @@ use bareverbs_firmware_cmds::congestion::{
 pub(crate) const PRIORITIES: usize = 8;
 pub(crate) const DSCPS: usize = 64;
 pub(crate) const TRAFFIC_CLASSES: usize = 8;
+/// Speeds of an InfiniBand port, as PTYS numbers them: SDR, DDR, QDR, FDR10, FDR, EDR.
+pub(crate) const IB_SPEEDS: u16 = 0x3f;
 
 /// Trust state: the tag's priority.
 pub(crate) const TRUST_PCP: u8 = 1;
@@ -39,6 +41,8 @@ pub struct TrafficClass {
 /// What is set of a port.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Those of [`IB_SPEEDS`] that the driver lets the port have.
+    pub(crate) ib_speeds: u16,
     /// When sending, and when receiving.
     pub pauses: [Pauses; 2],
     /// Watermarks of a stalled device: minor, critical.
@@ -90,6 +94,7 @@ impl Settings {
             ..TrafficClass::default()
         };
         Self {
+            ib_speeds: IB_SPEEDS,
             pauses: Default::default(),
             watermarks: [0; 2],
             trust: TRUST_PCP,
