@@ -1,42 +1,34 @@
 //! DPDK's driver (`librte_net_mlx5` under `dpdk-testpmd`), Debian's packages: its queues are made by DevX and verbs, beside the
 //! kernel's `mlx5_core` and `mlx5_ib`, which stay bound to the function.
 
-use crate::process::quiet_output;
-use crate::stock_driver::provision::{Apt, unpack};
-use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario, empty};
-use std::collections::BTreeSet;
+use super::archive::Contents;
+use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-/// The release of the guests' libraries.
-const SUITE: &str = "trixie";
 /// The program, the driver, the memory pool that it takes its buffers from, and a port that is a file; and what has
 /// programs write lines as they come.
-const PACKAGES: &[&str] = &[
-    "coreutils",
-    "dpdk-dev",
-    "librte-mempool-ring25",
-    "librte-net-mlx5-25",
-    "librte-net-pcap25",
-];
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-/// The program, and what it loads by name.
-const ROOTS: &[&str] = &[
-    "usr/bin/dpdk-testpmd",
-    "usr/libexec/coreutils/libstdbuf.so",
-    "usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.25",
-    "usr/lib/x86_64-linux-gnu/librte_net_mlx5.so.25",
-    "usr/lib/x86_64-linux-gnu/librte_net_pcap.so.25",
-];
-/// What of it every guest has.
-const IN_GUESTS: &[&str] = &["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6"];
+const CONTENTS: Contents = Contents {
+    packages: &[
+        "coreutils",
+        "dpdk-dev",
+        "librte-mempool-ring25",
+        "librte-net-mlx5-25",
+        "librte-net-pcap25",
+    ],
+    roots: &[
+        "usr/bin/dpdk-testpmd",
+        "usr/libexec/coreutils/libstdbuf.so",
+        "usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.25",
+        "usr/lib/x86_64-linux-gnu/librte_net_mlx5.so.25",
+        "usr/lib/x86_64-linux-gnu/librte_net_pcap.so.25",
+    ],
+    folder: "dpdk",
+};
 /// How many bytes the script has segments be.
 const SEGMENT: usize = 1400;
 /// How many frames the file has that testpmd sends.
 const FRAMES: u32 = 64;
-/// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "3";
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "dpdk",
@@ -54,23 +46,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 /// The program with its libraries, in one archive.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
-    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let archive = directory.join("dpdk.tar");
-    let stamp = directory.join("stamp");
-    if fs::read_to_string(&stamp).unwrap_or_default() != RECIPE {
-        let tree = directory.join("packages");
-        empty(&tree)?;
-        let apt = Apt::new(directory)?;
-        for deb in apt.fetch_closure(PACKAGES, SUITE)? {
-            unpack(&deb, &tree)?;
-        }
-        pack(&tree, &archive)?;
-        // The archive has what guests need.
-        for done in [tree, directory.join("apt/archives")] {
-            fs::remove_dir_all(&done).map_err(|error| format!("{}: {error}", done.display()))?;
-        }
-        fs::write(&stamp, RECIPE).map_err(|error| format!("{}: {error}", stamp.display()))?;
-    }
+    let archive = CONTENTS.archive(directory)?;
     let frames = directory.join("frames.pcap");
     fs::write(&frames, recording()).map_err(|error| format!("{}: {error}", frames.display()))?;
     Ok(vec![
@@ -119,67 +95,4 @@ fn recording() -> Vec<u8> {
         file.extend(&frame);
     }
     file
-}
-
-/// Packs the program, what it loads, and all libraries of these.
-fn pack(tree: &Path, archive: &Path) -> Result<(), String> {
-    let mut files: BTreeSet<PathBuf> = ROOTS.iter().map(|root| tree.join(root)).collect();
-    for root in ROOTS {
-        let list = quiet_output(
-            Command::new(tree.join("usr/lib64/ld-linux-x86-64.so.2"))
-                .arg("--library-path")
-                .arg(tree.join(LIBRARIES))
-                .arg("--list")
-                .arg(tree.join(root)),
-        )?;
-        files.extend(libraries(&list, tree)?);
-    }
-    let mut tar = Command::new("tar");
-    tar.args(["--dereference", "--transform", "s,.*/,dpdk/,", "-cf"])
-        .arg(archive)
-        .arg("-C")
-        .arg("/")
-        .args(files);
-    quiet_output(&mut tar).map(|_| ())
-}
-
-/// The libraries that the dynamic linker lists, without those that every guest has.
-fn libraries(list: &str, tree: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut found = Vec::new();
-    for line in list.lines() {
-        let Some((name, place)) = line.trim().split_once(" => ") else {
-            continue;
-        };
-        let path = place.split(" (").next().unwrap_or_default();
-        if !Path::new(path).starts_with(tree) {
-            return Err(format!("{name} is not in the packages: {place}"));
-        }
-        if !IN_GUESTS.contains(&name) {
-            found.push(PathBuf::from(path));
-        }
-    }
-    Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_are_those_of_the_packages() {
-        let tree = Path::new("/tree");
-        let list = "\tlinux-vdso.so.1 (0x00007fff)\n\
-                    \tlibc.so.6 => /tree/usr/lib/x86_64-linux-gnu/libc.so.6 (0x00007f00)\n\
-                    \tlibnuma.so.1 => /tree/usr/lib/x86_64-linux-gnu/libnuma.so.1 (0x00007f01)\n\
-                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
-        let found = libraries(list, tree);
-        let numa = tree.join(LIBRARIES).join("libnuma.so.1");
-        assert_eq!(found, Ok(vec![numa]));
-        for elsewhere in [
-            "libnuma.so.1 => /lib/libnuma.so.1 (0x00007f01)",
-            "libnuma.so.1 => not found",
-        ] {
-            assert!(libraries(elsewhere, tree).is_err(), "{elsewhere}");
-        }
-    }
 }

@@ -5,8 +5,10 @@
 //!
 //! Logs are left in `target/rigs/drivers/log/KERNEL/SCENARIO/`.
 
+mod archive;
 mod beside_ours;
 mod dpdk;
+mod ipxe;
 mod rdma_core_tests;
 mod rdma_core_vfio;
 
@@ -14,13 +16,14 @@ use super::stock_driver::{self, Program, Rig, Scenario};
 use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
 
-pub(crate) const ABOUT: &str = "DPDK's and rdma-core's drivers, and its tests on Linux's, on the model, in QEMU guests (slow: boots machines; downloads once)";
+pub(crate) const ABOUT: &str = "DPDK's, iPXE's and rdma-core's drivers, and rdma-core's tests on Linux's, on the model, in QEMU guests (slow: boots machines; downloads once)";
 
 /// The scenarios of all drivers, by the driver's name.
 const SCENARIOS: &[Scenario] = &[
     dpdk::SCENARIO,
     beside_ours::SCENARIO,
     rdma_core_vfio::SCENARIO,
+    ipxe::SCENARIO,
     rdma_core_tests::SCENARIO,
 ];
 
@@ -32,6 +35,7 @@ const PROGRAMS: &[(&str, Build)] = &[
     (dpdk::SCENARIO.name, dpdk::programs),
     (beside_ours::SCENARIO.name, beside_ours::programs),
     (rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs),
+    (ipxe::SCENARIO.name, ipxe::programs),
     (rdma_core_tests::SCENARIO.name, rdma_core_tests::programs),
 ];
 

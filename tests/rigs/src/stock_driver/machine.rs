@@ -4,6 +4,7 @@ use super::cpio::Archive;
 use super::process::{Process, spawn};
 use super::provision::Provisions;
 use super::rig::Program;
+use super::scenario::Loader;
 use super::server::Server;
 use super::transcript::{Request, Transcript};
 use std::fs::{self, File};
@@ -63,6 +64,8 @@ pub(super) struct Round<'a> {
     pub(super) known_abort: Option<&'a str>,
     /// The machine that boots twice.
     pub(super) boots_twice: Option<usize>,
+    /// What one machine boots instead of Linux.
+    pub(super) loader: Option<&'a Loader>,
     pub(super) limit: Duration,
 }
 
@@ -197,8 +200,15 @@ impl Round<'_> {
                     path("monitor").display()
                 ));
                 command.args(["-object", "monitor-hmp,id=monitor,chardev=wire-to-monitor"]);
-                command.arg("-kernel").arg(&provisions.kernel);
-                command.arg("-initrd").arg(&initrd);
+                match self.loader_of(index) {
+                    Some(loader) => self.load(&mut command, loader, places)?,
+                    None => {
+                        command.arg("-kernel").arg(&provisions.kernel);
+                        command.arg("-initrd").arg(&initrd);
+                        let iommu = if self.iommu { " intel_iommu=on" } else { "" };
+                        command.arg("-append").arg(format!("{CMDLINE}{iommu}"));
+                    }
+                }
                 command
             };
             command
@@ -447,8 +457,32 @@ impl Round<'_> {
                 command.arg("-device").arg(other);
             }
         }
-        let iommu = if self.iommu { " intel_iommu=on" } else { "" };
-        command.arg("-append").arg(format!("{CMDLINE}{iommu}"));
+    }
+
+    fn loader_of(&self, machine: usize) -> Option<&Loader> {
+        self.loader.filter(|loader| loader.machine == machine)
+    }
+
+    /// Boots a loader with its script.
+    fn load(
+        &self,
+        command: &mut Command,
+        loader: &Loader,
+        places: &Places<'_>,
+    ) -> Result<(), String> {
+        let program = self
+            .programs
+            .iter()
+            .find(|program| program.name == loader.program);
+        let program = program.ok_or_else(|| format!("there is no {}", loader.program))?;
+        let script = places.sockets.join(format!("{}loader", self.name));
+        fs::write(&script, loader.script)
+            .map_err(|error| format!("{}: {error}", script.display()))?;
+        command.arg("-kernel").arg(&program.path);
+        command.arg("-initrd").arg(script);
+        // The firmware shows what it prints on the serial port.
+        command.args(["-M", "graphics=off"]);
+        Ok(())
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) use provision::{Provisions, empty};
 pub(crate) use rig::{Program, Rig};
 #[cfg(test)]
 pub(crate) use scenario::check_plans;
-pub(crate) use scenario::{BOOT, Boot, SCENARIO, Scenario};
+pub(crate) use scenario::{BOOT, Boot, Loader, SCENARIO, Scenario};
 pub(crate) use server::Server;
 
 pub(crate) const ABOUT: &str =

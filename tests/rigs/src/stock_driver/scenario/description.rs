@@ -1,5 +1,6 @@
 //! What a scenario is: the model, the machines, and what must come out.
 
+use crate::stock_driver::plan;
 use crate::stock_driver::provision::Kernel;
 
 /// One model and the machines that use it.
@@ -53,6 +54,8 @@ pub(crate) struct Boot {
     pub(crate) known_abort: Option<(&'static str, &'static str)>,
     /// The machine that boots twice.
     pub(crate) boots_twice: Option<usize>,
+    /// What one machine boots instead of Linux.
+    pub(crate) loader: Option<Loader>,
     /// What steps must have printed: step, text.
     pub(crate) prints: &'static [(&'static str, &'static str)],
     /// Warnings that the driver must log in steps with a fault of the card: step, text. In these steps it may log
@@ -62,4 +65,37 @@ pub(crate) struct Boot {
     pub(crate) driver_may_warn: &'static [(&'static str, &'static str, &'static str)],
     /// Minutes.
     pub(crate) limit: u64,
+}
+
+/// A boot loader that has drivers of its own, and prints what a guest's script does: the lines of the protocol, which it
+/// only sends.
+pub(crate) struct Loader {
+    pub(crate) machine: usize,
+    /// Which of the rig's programs it is.
+    pub(crate) program: &'static str,
+    pub(crate) script: &'static str,
+}
+
+impl Loader {
+    /// The names of its steps.
+    pub(super) fn steps(&self) -> Vec<String> {
+        let lines = self.script.lines();
+        lines
+            .filter_map(|line| line.strip_prefix("echo @@ step "))
+            .map(str::to_string)
+            .collect()
+    }
+}
+
+impl Boot {
+    /// The names of a machine's steps.
+    pub(super) fn steps(&self, machine: usize) -> Result<Vec<String>, String> {
+        match &self.loader {
+            Some(loader) if loader.machine == machine => Ok(loader.steps()),
+            _ => {
+                let boots = 1 + usize::from(self.boots_twice == Some(machine));
+                plan::steps(self.script, machine, self.machines.len(), boots)
+            }
+        }
+    }
 }

@@ -5,7 +5,6 @@ mod explained;
 mod table;
 
 use super::machine::{Places, Round};
-use super::plan;
 use super::provision::Provisions;
 use super::report::Report;
 use super::rig::Rig;
@@ -16,7 +15,7 @@ use connectx_model::Card;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use description::{Boot, Scenario};
+pub(crate) use description::{Boot, Loader, Scenario};
 pub(super) use explained::reason;
 pub(super) use table::ALL;
 pub(crate) use table::{BOOT, SCENARIO};
@@ -67,14 +66,12 @@ impl Scenario {
                 buttons: boot.buttons,
                 known_abort: boot.known_abort.map(|(text, _)| text),
                 boots_twice: boot.boots_twice,
+                loader: boot.loader.as_ref(),
                 limit: Duration::from_secs(60 * boot.limit),
             };
             let places = Places { logs, sockets };
             let planned = (0..boot.machines.len())
-                .map(|machine| {
-                    let boots = round.boots(machine);
-                    plan::steps(boot.script, machine, boot.machines.len(), boots)
-                })
+                .map(|machine| boot.steps(machine))
                 .collect::<Result<Vec<_>, String>>()?;
             let mut attempts = 1..=ATTEMPTS;
             let mut ran = loop {
@@ -271,9 +268,7 @@ pub(crate) fn check_plans(all_scenarios: &[Scenario]) {
         for boot in scenario.rounds {
             let mut all = Vec::new();
             for machine in 0..boot.machines.len() {
-                let machines = boot.machines.len();
-                let boots = 1 + usize::from(boot.boots_twice == Some(machine));
-                let steps = plan::steps(boot.script, machine, machines, boots).unwrap();
+                let steps = boot.steps(machine).unwrap();
                 assert!(!steps.is_empty(), "{}", scenario.name);
                 all.extend(steps);
             }

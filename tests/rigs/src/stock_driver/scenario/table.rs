@@ -16,6 +16,7 @@ pub(crate) const BOOT: Boot = Boot {
     buttons: false,
     known_abort: None,
     boots_twice: None,
+    loader: None,
     prints: &[],
     driver_warns: &[],
     driver_may_warn: &[],
