@@ -3,8 +3,8 @@
 //! servers.
 //!
 //! The package has no command for checksums: what is known of the file is that iPXE got as many bytes as it was promised, and
-//! of the script that it was executed to the word at its end. iPXE is not shut down, as its driver then waits for minutes
-//! for a semaphore that it holds itself (`golan_remove`).
+//! of the script that it was executed to the word at its end. iPXE is not shut down: its driver then takes minutes,
+//! probably for a semaphore that it holds itself (`golan_remove`).
 
 use super::archive::Contents;
 use crate::stock_driver::provision::{Apt, copy, unpack};
