@@ -261,6 +261,9 @@ impl Config {
         for caps in [&mut self.general, &mut self.general_max] {
             // What the physical function has in its BAR is not in this one.
             caps.set_vport_group_manager(false).set_device_memory(false);
+            // Traffic classes are the port's. Linux's driver sets them when it starts, of any function that offers it
+            // (`mlx5e_ets_init`).
+            caps.set_ets(false).set_qos(false);
         }
         self
     }

@@ -131,6 +131,7 @@ fn other_functions_are_none_of_its_business() {
     let (_, caps) = node.command_with(&query, &[], 0x1000).unwrap();
     let (caps, _) = HcaCap::read_from_prefix(&caps).unwrap();
     assert!(!caps.vport_group_manager());
+    assert!(!caps.ets() && !caps.qos());
     query.set_other_function(true).set_function_id(1);
     assert_eq!(
         node.command_with(&query, &[], 0x1000).err(),

@@ -131,7 +131,7 @@ fn unknown_attributes_are_reported_in_the_status() {
     let mut node = port();
     let mut ask =
         |class, method, attribute| status(&mut node, &datagram(class, method, attribute, 0));
-    assert_eq!(ask(LID_ROUTED, GET, 0xff90), 0x0c);
+    assert_eq!(ask(LID_ROUTED, GET, 0xff91), 0x0c);
     assert_eq!(ask(LID_ROUTED, SET, NODE_INFO), 0x0c);
     // It has no local identifier.
     assert_eq!(ask(LID_ROUTED, SET, PORT_INFO), 0x1c);
