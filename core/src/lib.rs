@@ -164,6 +164,7 @@ pub use device::function::FunctionKind;
 pub use device::module::{Module, ModuleAddress, ModuleKind, Text};
 pub use device::qos::{DSCPS, Fec, FlowControl, PRIORITIES, TrafficClass, Trust};
 pub use device::register::RegisterError;
+pub use device::resources::{CqResource, QpPeer, QpResource, QpTransport, ResourceState};
 pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
 pub use device::tasks::NextAsyncEvent;
 pub use device::temperature::{Celsius, MODULE_SENSORS, Temperature};

@@ -15,6 +15,7 @@ mod overlap;
 mod port;
 pub(crate) mod qos;
 pub(crate) mod register;
+pub(crate) mod resources;
 pub(crate) mod steering_use;
 pub(crate) mod storage;
 pub(crate) mod tasks;
@@ -88,6 +89,8 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 /// * **Counters**:
 ///   [`query_port_counters`](Self::query_port_counters), [`query_vport_counters`](Self::query_vport_counters),
 ///   [`count_queues`](Self::count_queues)
+/// * **What is alive**:
+///   [`live_qps`](Self::live_qps), [`live_cqs`](Self::live_cqs)
 /// * **Events**:
 ///   [`get_async_event`](Self::get_async_event) (`ibv_get_async_event`), [`poll`](Self::poll), [`wait`](Self::wait),
 ///   [`wait_completion`](Self::wait_completion) (`ibv_get_cq_event`);

@@ -7,6 +7,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 
 use crate::device::Device;
+use crate::memory::slots::TARGET;
 use crate::platform::Platform;
 use crate::types::ah::AhError;
 use crate::types::error::{CommandError, Millis};
@@ -130,6 +131,9 @@ impl<'d, P: Platform> Pd<'d, P> {
             .encapsulation(init.sgid_index.into())
             .map_err(DctError::Path)?;
         let parts = Parts::new(args, None)?;
+        if let Some(slot) = device.tables.qps.get(parts.index() as usize) {
+            slot.flags.fetch_or(TARGET, Relaxed);
+        }
         let mut command = CreateDctIn::new();
         let context = command.dct_context_entry_mut();
         context

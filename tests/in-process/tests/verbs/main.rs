@@ -19,6 +19,7 @@ mod memory_windows;
 mod pending;
 mod queries_and_limits;
 mod rc_traffic;
+mod resources;
 mod seam;
 mod shared_receive_queues;
 mod special_regions;
