@@ -5,6 +5,7 @@
 //! cargo run --example devinfo -- --device vfio:0000:3b:00.0    a card that is bound to vfio-pci
 //! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
 //! cargo run --example devinfo -- --conformance                 does what is below the driver work?
+//! cargo run --example devinfo -- --resources                   QPs and CQs, as `rdma resource show` lists them
 //! cargo run --example devinfo -- --watch 1                     what the port counts and how warm it is, each second
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 mod conformance;
 mod report;
+mod resources;
 mod selftest;
 mod settings;
 mod watch;
@@ -92,6 +94,14 @@ enum Action {
         /// Prints a line of JSON each time with --watch.
         lines: bool,
     },
+    Resources {
+        /// Connects two queue pairs inside the device, and lists the QPs and CQs that are alive then, with what the firmware
+        /// says of them.
+        #[bpaf(long("resources"), req_flag(()))]
+        _resources: (),
+        /// Prints a line of JSON for each object with --resources.
+        lines: bool,
+    },
     /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
     /// is needed.
     Selftest,
@@ -142,6 +152,7 @@ fn main() -> ExitCode {
             Action::Selftest => try_out(arguments),
             Action::Conformance => conform(arguments),
             Action::Show | Action::Json => show(arguments),
+            Action::Resources { lines, .. } => list(arguments, lines),
             Action::Watch {
                 interval,
                 times,
@@ -222,6 +233,22 @@ fn show(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Lists what is alive.
+fn list(arguments: &Arguments, json: bool) -> Result<()> {
+    let text = match arguments.device {
+        DeviceName::Model => {
+            let world = model(arguments, 1);
+            with_page_chunks(|chunks| resources::show(world.platform(0), chunks, "model0/1", json))
+        }
+        DeviceName::Vfio(address) => with_page_chunks(|chunks| {
+            let link = format!("{address}/1");
+            resources::show(VfioDevice::open(address)?, chunks, &link, json)
+        }),
+    }?;
+    print!("{text}");
+    Ok(())
+}
+
 /// Shows what the port counts.
 fn count(arguments: &Arguments, watch: Watch) -> Result<()> {
     let print = |text: &str| print!("{text}");
@@ -278,8 +305,13 @@ mod tests {
     #[test]
     fn one_thing_is_done_at_a_time() {
         arguments().check_invariants(true);
+        let resources = |lines| Action::Resources {
+            _resources: (),
+            lines,
+        };
         let actions = [
             ("--bind", Action::Bind),
+            ("--resources", resources(false)),
             ("--unbind", Action::Unbind),
             ("--json", Action::Json),
             ("--selftest", Action::Selftest),
@@ -287,6 +319,7 @@ mod tests {
         ];
         let action = |line: &str| parse_line(&arguments(), line).map(|found| found.action);
         assert_eq!(action("--dry-run"), Ok(Action::Show));
+        assert_eq!(action("--resources --lines"), Ok(resources(true)));
         for (option, alone) in actions {
             assert_eq!(action(option), Ok(alone));
             for (other, _) in actions {

@@ -227,6 +227,30 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
     Ok(skipped)
 }
 
+/// Calls `work` while two queue pairs are there that have exchanged messages; without a loopback they are not connected.
+pub(crate) fn with_pair<'d, P: Platform, T>(
+    device: &'d Device<'d, P>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let forced = device.capabilities().has_force_loopback();
+    let timeout = if forced { Duration::ZERO } else { TIMEOUT };
+    let port = wait_for_link(device, timeout)?;
+    let pd = device.alloc_pd()?;
+    let mut pair = Pair([End::new(device, &pd)?, End::new(device, &pd)?]);
+    let Ok(loopback) = loopback(device, &port)? else {
+        return work();
+    };
+    pair.connect(&loopback)?;
+    for op in [Op::Send, Op::Write, Op::Read] {
+        pair.transfer(op, 4097)?;
+    }
+    let done = work();
+    if !forced {
+        device.del_gid(loopback.path.sgid_index)?;
+    }
+    done
+}
+
 /// What two queue pairs do together.
 fn exchange<P: Platform>(
     device: &Device<'_, P>,
