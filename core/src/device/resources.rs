@@ -123,7 +123,7 @@ pub struct CqResource {
     pub cqn: Cqn,
     /// Its entries.
     pub entries: u32,
-    /// QPs and SRQs of this driver's that use it.
+    /// How many queues of this driver's use it: a QP's two count twice.
     pub users: u32,
     /// Entries taken out, as far as the firmware was told: 24 bits, which go round.
     pub consumer: u32,
