@@ -11,7 +11,7 @@ use crate::roce::opcode::{Opcode, Operation, Service};
 use crate::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Packet, Repr};
 use crate::roce::psn::Psn;
 use crate::roce::transport::{GSI_QKEY, GSI_QPN, SMI_QPN};
-use crate::subnet::datagram::{CLASS, Datagram, class};
+use crate::subnet::datagram::{ATTRIBUTE, CLASS, Datagram, attribute, be16, class};
 use crate::subnet::performance;
 use bareverbs_firmware_cmds::values::PortState;
 
@@ -164,7 +164,11 @@ impl Device {
         };
         let qpn = bth.destination_qpn;
         let ours = match qpn {
-            SMI_QPN => management::for_subnet_agent(asked),
+            SMI_QPN => {
+                // Managers ask each other, and the agent knows of none (`process_mad` of Linux's driver).
+                let manager = be16(asked, ATTRIBUTE) == attribute::SM_INFO;
+                management::for_subnet_agent(asked) && !(manager && self.smi.is_some())
+            }
             GSI_QPN => extended.deth.qkey == GSI_QKEY && performance::for_agent(asked),
             _ => false,
         };

@@ -31,6 +31,7 @@ pub(crate) mod attribute {
     pub(crate) const VL_ARBITRATION: u16 = 0x18;
     pub(crate) const LINEAR_FORWARDING: u16 = 0x19;
     pub(crate) const MULTICAST_FORWARDING: u16 = 0x1b;
+    pub(crate) const SM_INFO: u16 = 0x20;
     /// The vendor's own: what PortInfo has no field for.
     pub(crate) const EXTENDED_PORT_INFO: u16 = 0xff90;
 }
