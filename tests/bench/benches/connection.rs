@@ -225,7 +225,7 @@ const CALLS: &[Call] = &[
     Call {
         name: "`post_send`",
         function: "connection::post_send",
-        must: 80.0,
+        must: 84.0,
     },
     Call {
         name: "`get_send_comp`, of one that is there",

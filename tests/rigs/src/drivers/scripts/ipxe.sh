@@ -10,9 +10,10 @@ step 60 'servers' 'httpd -f -vv -p 80 -h /run/www > /run/http 2>&1 &
     LD_LIBRARY_PATH=/dnsmasq /dnsmasq/dnsmasq --keep-in-foreground --log-facility=- --user=root --port=0 --no-resolv --no-hosts --conf-file=/dev/null \
         --pid-file= --interface=ib0 --dhcp-range=10.1.0.100,10.1.0.100,1h --dhcp-leasefile=/run/leases --log-dhcp > /run/dhcp 2>&1 &
     until_true "listening 80" && until_true "grep -q \"IP range\" /run/dhcp" && cat /run/dhcp'
-# iPXE waits for its link: everything that it asks for afterwards is there.
+# iPXE waits for its link: everything that it asks for afterwards is there. It may have ended before the manager has seen
+# both ports at once, so that this waits for no more than the manager's beginning.
 step 60 'manager' 'setsid opensm -P /run/osm/partitions -f /run/osm/log > /run/osm/out 2>&1 < /dev/null &
-    until_true "grep -q SUBNET.UP /run/osm/log"; cat /run/osm/out'
+    until_true "grep -q MASTER /run/osm/log"; cat /run/osm/out'
 await word
 export word=$answer
 step 60 'word' 'tail -n 1 /run/www/script; [ -n "$word" ] && [ "$(tail -n 1 /run/www/script)" = "echo @@ send word=$word" ]'
