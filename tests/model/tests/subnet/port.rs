@@ -1,8 +1,11 @@
 //! An adapter's port.
 
 use crate::common::Node;
+use crate::common::queues::QpPlan;
+use crate::switch::{PERMISSIVE, frame};
 use crate::*;
 use bareverbs_firmware_cmds::mad::MadIfcIn;
+use bareverbs_firmware_cmds::uar::AllocUarIn;
 use bareverbs_firmware_cmds::vport::{
     QueryHcaVportContextIn, QueryHcaVportGidIn, QueryHcaVportPkeyIn,
 };
@@ -232,4 +235,42 @@ fn a_key_protects_the_port_until_its_lease_ends() {
     write[24..32].copy_from_slice(b"thekey!!");
     assert_eq!(status(&ask(&mut node, &write, true).unwrap()), 0);
     assert_eq!(seen(&mut node).1, 9);
+}
+
+/// The agent answers whoever has QP0, and what managers ask each other is for that QP (`process_mad` of Linux's driver).
+#[test]
+fn managers_ask_each_other_at_qp0() {
+    const SM_INFO: u16 = 0x20;
+    const QP0: u8 = 7;
+    let (mut node, eq) = managed();
+    node.uar = node.command(&AllocUarIn::new()).unwrap().uar();
+    let pd = node.alloc_pd();
+    let mut cq = node.create_cq(4, eq);
+    let memory = node.host.alloc(4096, 4096);
+    let key = node.register(pd, memory, memory, 4096, 1);
+    let mut qp = node.create_qp(QpPlan {
+        pd,
+        send_cq: cq.number,
+        receive_cq: cq.number,
+        srq: None,
+        st: QP0,
+        user_index: 0,
+    });
+    node.make_init(&qp);
+    node.make_rtr(&qp, 0, 0, None);
+    node.make_rts(&qp, 0);
+    for _ in 0..2 {
+        node.post_receive(&mut qp, &[(key, memory, 512)]);
+    }
+    let mut ask = |attribute| {
+        let mad = datagram(LID_ROUTED, GET, attribute, 0);
+        let frame = frame(0, PERMISSIVE, 0, &mad);
+        node.model.receive(&mut node.host, &frame);
+        node.advance();
+        let answers = std::mem::take(&mut node.host.frames).len();
+        (answers, node.poll_all(&mut cq).len())
+    };
+    assert_eq!(ask(NODE_INFO), (1, 0));
+    assert_eq!(ask(SM_INFO), (0, 1));
+    assert_eq!(ask(PORT_INFO), (1, 0));
 }

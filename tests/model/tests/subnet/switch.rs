@@ -7,7 +7,7 @@ use connectx_model::link::subnet::{Subnet, Topology};
 use connectx_model::roce::packet::reseal;
 use std::time::Duration;
 
-const PERMISSIVE: u16 = 0xffff;
+pub(crate) const PERMISSIVE: u16 = 0xffff;
 /// Where the datagram is in a frame.
 const PAYLOAD: usize = 74;
 
@@ -18,7 +18,7 @@ fn two_paths() -> Subnet {
 }
 
 /// A UD SEND from QP0 to QP0, or between other QPs.
-fn frame(from: u16, to: u16, qpn: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(from: u16, to: u16, qpn: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; PAYLOAD + payload.len() + 4];
     let mac = |lid: u16| {
         let [high, low] = lid.to_be_bytes();
