@@ -181,6 +181,7 @@ fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
                 config.subnet_managed = serve.subnet_managed;
+                config.subnet_agent = serve.subnet_agent;
             }
             if virtuals().any(|&one| one == index) {
                 config = config.virtual_function();

@@ -85,6 +85,8 @@ pub(crate) struct Serve {
     pub(crate) port_type: PortType,
     /// InfiniBand ports begin without identifiers, and await a subnet manager
     pub(crate) subnet_managed: bool,
+    /// The firmware's agent answers subnet managers also where the driver has QP0, as iPXE's needs it
+    pub(crate) subnet_agent: bool,
     /// InfiniBand ports on a switch that a subnet manager configures
     pub(crate) switch: bool,
     /// The same with several switches, as lines of this file say: "switch NAME PORTS", "adapter FUNCTION NAME:PORT",

@@ -69,6 +69,10 @@ pub struct Config {
     /// Whether an InfiniBand port awaits a subnet manager: it begins without a local identifier, and in the state
     /// Initialize. Without that it is as if one had been there before.
     pub subnet_managed: bool,
+    /// Whether the firmware's agent answers a subnet manager also where the driver has QP0. No document says which way cards
+    /// have it: Linux's driver answers at its QP0, by MAD_IFC, and iPXE's tells the firmware nothing of what a manager sets
+    /// (`golan_inform_sma`).
+    pub subnet_agent: bool,
     /// The port's MAC address.
     pub mac: [u8; 6],
     /// Node GUID.
@@ -172,6 +176,7 @@ impl Config {
             lid: 1,
             sm_lid: 1,
             subnet_managed: false,
+            subnet_agent: false,
             mac: [0; 6],
             node_guid: 0,
             port_guid: 0,

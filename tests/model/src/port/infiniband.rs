@@ -144,9 +144,9 @@ impl Device {
 }
 
 impl Device {
-    /// Answers a datagram for one of the port's agents, which are the firmware's, also where a driver has QP0: iPXE's has one,
-    /// and nothing with which it could tell the firmware what a subnet manager sets (`golan_inform_sma`). What comes from the
-    /// driver of the port itself it hands over (MAD_IFC).
+    /// Answers a datagram for one of the port's agents, which are the firmware's: that for performance management, which
+    /// drivers never see, and that for subnet management where no driver has QP0, or where it answers all the same
+    /// ([`Config::subnet_agent`](crate::Config::subnet_agent)). Linux's answers, would it be asked, have no header.
     fn answer(
         &mut self,
         io: &mut Io<'_>,
@@ -167,7 +167,8 @@ impl Device {
             SMI_QPN => {
                 // Managers ask each other, and the agent knows of none (`process_mad` of Linux's driver).
                 let manager = be16(asked, ATTRIBUTE) == attribute::SM_INFO;
-                management::for_subnet_agent(asked) && !(manager && self.smi.is_some())
+                let beside = self.config.subnet_agent && !manager;
+                management::for_subnet_agent(asked) && (self.smi.is_none() || beside)
             }
             GSI_QPN => extended.deth.qkey == GSI_QKEY && performance::for_agent(asked),
             _ => false,

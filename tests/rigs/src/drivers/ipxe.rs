@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     about: "iPXE's driver under OpenSM: link up, an address by DHCP, a file and a script by HTTP",
     functions: 2,
     roce: false,
-    // With the vendor-specific capability, which the driver cannot do without.
+    // With the vendor-specific capability, which the driver cannot do without, and an agent that knows what the manager sets.
     model: &[
         "--card",
         "connectx-4",
@@ -34,6 +34,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         "--port-type",
         "ib",
         "--subnet-managed",
+        "--subnet-agent",
     ],
     rounds: &[Boot {
         machines: &[&[0], &[1]],
