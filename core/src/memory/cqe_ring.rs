@@ -40,7 +40,7 @@ impl Cqe {
         self.0
     }
 
-    /// The CQE that lies so many behind this one, whoever's it is.
+    /// The CQE that lies so many behind this one, whether the device or software owns it.
     ///
     /// # Safety
     /// They are fewer than there are from here up to the [ring's end](CqeRing::rest), of 64 bytes each.
@@ -233,7 +233,7 @@ impl CqeRing {
         self.pass = self.pass.wrapping_add(self.entries.size);
     }
 
-    /// The next CQE and its tail, whoever's it is.
+    /// The next CQE and its tail, whether the device or software owns it.
     #[inline(always)]
     pub(crate) fn look(&self) -> (Cqe, TailWord) {
         let entry = Cqe(self.next);

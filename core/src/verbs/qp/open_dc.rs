@@ -3,13 +3,13 @@
 
 use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
-use crate::verbs::qp::dci::DcTarget;
+use crate::verbs::qp::dci::DcRoute;
 use crate::verbs::qp::kind::Dci;
 use crate::verbs::qp::open::OpenBatch;
 use crate::verbs::qp::wr::{PostError, Remote, SendFlags};
 use bareverbs_firmware_cmds::numbers::RKey;
 use bareverbs_firmware_cmds::wqe::{
-    AtomicCompareWord, AtomicSwapAddWord, DcKeyWord, Opcode, RemoteAddressWord, RemoteKeyWord,
+    AtomicCompareWord, AtomicSwapAddWord, Opcode, RemoteAddressWord, RemoteKeyWord,
 };
 
 /// Writes the remote address segment, which is the first one of the second block.
@@ -105,11 +105,9 @@ impl<P: Platform> OpenBatch<'_, '_, P, Dci> {
 
     /// Where the request at hand goes: `mlx5dv_wr_set_dc_addr`.
     #[inline(always)]
-    pub fn set_dc_addr(&mut self, to: DcTarget<'_>) {
+    pub fn set_dc_addr(&mut self, to: impl DcRoute) {
         if let Some(wqe) = self.take_target() {
-            wqe.put::<16, _, _>(DcKeyWord(to.access_key), to.ah.path.to(to.dctn));
-            // The address vector's latter part is kept in memory order.
-            wqe.put_words::<32, 4>(to.ah.rest);
+            to.put(wqe);
         }
     }
 }

@@ -336,7 +336,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         let queue = &mut *self.queue;
         let is_full = self.head == queue.limit;
         if T::DYNAMIC && !is_full {
-            // Before the address needs all registers. Until the work request is posted nobody reads it.
+            // Before the address needs all registers. The poller does not read it until the work request is posted.
             queue.ring.record_id(self.head, wr_id);
         }
         if is_full

@@ -58,7 +58,7 @@ fn an_unreliable_connection() {
     for (node, id) in ends.into_iter().enumerate() {
         let qp = pair.cms[node].uc_endpoint(id).unwrap().qp;
         assert_eq!(qp.state(), QpState::Rts);
-        // Nobody can read here, whatever the request asked for.
+        // The peer may not read, even if its request asked for that.
         let access = qp.query().unwrap().attr.qp_access_flags;
         assert_eq!(access, Access::REMOTE_WRITE);
     }
