@@ -83,7 +83,7 @@
 //!
 //! In [`PortSpace::Ib`] an id's type is the caller's choice ([`create_id_of`](RdmaCm::create_id_of),
 //! [`create_ep_of`](RdmaCm::create_ep_of)). One of type [`IdType::Ud`] is as in [`PortSpace::Udp`]. One of type [`IdType::Uc`]
-//! connects as with RC, and sends and writes by the same calls; there are no READs, no atomics, and nobody repeats what is
+//! connects as with RC, and sends and writes by the same calls; there are no READs, no atomics, and no repetition of what is
 //! lost. A listener takes requests for its own type only: others are refused with REJ 9, where Linux says 28.
 //!
 //! Initiators and targets of dynamic connections are the application's own; [`dc_path`](RdmaCm::dc_path) says with what.

@@ -93,6 +93,10 @@ impl<'d, P: Platform> Interface<'d, P> {
         if self.keys == Some((qkey, pkey_index)) {
             return Ok(());
         }
+        self.begin(qkey, pkey_index)
+    }
+
+    fn begin(&mut self, qkey: u32, pkey_index: u16) -> Result<(), RdmaError> {
         let mut attr = QpAttr {
             qp_state: QpState::Reset,
             pkey_index,
@@ -129,13 +133,7 @@ impl<'d, P: Platform> Interface<'d, P> {
             return Ok(());
         };
         log::warn!("the QP of IP over InfiniBand failed and is started again");
-        let reset = QpAttr {
-            qp_state: QpState::Reset,
-            ..QpAttr::DEFAULT
-        };
-        self.qp.modify(&reset, QpAttrMask::STATE)?;
-        self.keys = None;
-        self.start(qkey, pkey_index)
+        self.begin(qkey, pkey_index)
     }
 
     pub(crate) fn attach(&mut self, group: [u8; 16]) -> Result<(), RdmaError> {

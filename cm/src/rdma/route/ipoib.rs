@@ -130,7 +130,7 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         self.link.own()
     }
 
-    /// Whether there is a port to work with. A port without a manager has no LID, and reaches nobody.
+    /// Whether there is a port to work with. A port that no manager has configured has no LID, and cannot send.
     fn port_is_active(&mut self, now: Duration) -> Result<bool, RdmaError> {
         let Some(from) = self.look else {
             return Ok(true);
