@@ -1,11 +1,8 @@
 //! DPDK's driver opposite our own: testpmd in one guest sends frames through our forwarder on vfio-pci in another.
 
-use crate::process::output;
 use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
-use crate::vfio::programs::examples;
-use std::fs;
+use crate::vfio::programs::{examples, stripped};
 use std::path::Path;
-use std::process::Command;
 
 const EXAMPLES: [&str; 2] = ["devinfo", "l2fwd"];
 
@@ -17,27 +14,19 @@ pub(super) const SCENARIO: Scenario = Scenario {
     rounds: &[Boot {
         machines: &[&[0, 1], &[2, 3]],
         iommu: true,
-        script: include_str!("scripts/dpdk-and-ours.sh"),
+        script: concat!(
+            include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/dpdk-and-ours.sh")
+        ),
         limit: 4,
         ..BOOT
     }],
     ..DEFAULT
 };
 
-/// Our programs, without what only a debugger reads. DPDK's are [those](super::dpdk::programs) of the other scenario.
-pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
-    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+/// Our programs. DPDK's are [those](super::dpdk::programs) of the other scenario.
+pub(super) fn programs(_: &Path) -> Result<Vec<Program>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = examples(&root, &EXAMPLES)?;
-    let stripped = EXAMPLES.iter().map(|name| {
-        let path = directory.join(name);
-        output(
-            Command::new("strip")
-                .arg("-o")
-                .arg(&path)
-                .arg(built.join(name)),
-        )?;
-        Ok(Program { name, path })
-    });
-    stripped.collect()
+    stripped(&built, EXAMPLES.map(|name| (name, built.join(name))))
 }

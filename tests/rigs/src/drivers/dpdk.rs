@@ -37,7 +37,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
     roce: false,
     rounds: &[Boot {
         machines: &[&[0], &[1]],
-        script: include_str!("scripts/dpdk.sh"),
+        script: concat!(
+            include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/dpdk.sh")
+        ),
         limit: 4,
         ..BOOT
     }],

@@ -4,14 +4,12 @@
 //! `cargo rig c-abi` has the same suite run on this project's libraries.
 
 use crate::process::quiet_output;
-use crate::stock_driver::provision::{Apt, unpack};
-use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario, empty};
+use crate::stock_driver::provision::unpack_for_guests;
+use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The release of the guests' libraries.
-const SUITE: &str = "trixie";
 /// The suite, Python, and the libraries that guests do not have.
 const PACKAGES: &[&str] = &[
     "libexpat1",
@@ -44,17 +42,7 @@ pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
     let stamp = directory.join("stamp");
     if fs::read_to_string(&stamp).unwrap_or_default() != RECIPE {
         let tree = directory.join("packages");
-        empty(&tree)?;
-        let apt = Apt::new(directory)?;
-        let wanted: Vec<String> = PACKAGES
-            .iter()
-            .map(|name| format!("{name}/{SUITE}"))
-            .collect();
-        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        let debs = directory.join("debs");
-        for deb in apt.fetch(&debs, &wanted)? {
-            unpack(&deb, &tree)?;
-        }
+        unpack_for_guests(directory, PACKAGES, &tree)?;
         // Its longer files are packed.
         quiet_output(Command::new("gunzip").arg("-r").arg(tree.join(TESTS)))?;
         let mut tar = Command::new("tar");
@@ -62,7 +50,7 @@ pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
         tar.args(["--transform", &format!("s,^{TESTS},tests,")]);
         quiet_output(tar.args(["usr/bin", "usr/lib", TESTS]))?;
         // The archive has what guests need.
-        for done in [tree, debs] {
+        for done in [tree, directory.join("debs")] {
             fs::remove_dir_all(&done).map_err(|error| format!("{}: {error}", done.display()))?;
         }
         fs::write(&stamp, RECIPE).map_err(|error| format!("{}: {error}", stamp.display()))?;

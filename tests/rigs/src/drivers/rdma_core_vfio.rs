@@ -2,14 +2,15 @@
 //! DevX over user memory. A program of this rig, built against Debian's headers and libraries, drives two functions with it.
 
 use crate::layouts::kernel_headers;
-use crate::process::output;
 use crate::stock_driver::provision;
-use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
-use std::fs;
+use crate::stock_driver::{BOOT, Boot, InC, Program, SCENARIO as DEFAULT, Scenario};
 use std::path::Path;
-use std::process::Command;
 
-const SOURCE: &str = include_str!("rdma_core_vfio.c");
+const PROGRAM: InC = InC {
+    name: "rdma_core_vfio",
+    text: include_str!("rdma_core_vfio.c"),
+    libraries: &["-lmlx5", "-libverbs"],
+};
 const PACKAGES: &[&str] = &["ibverbs-providers", "libibverbs-dev", "libibverbs1"];
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "1";
@@ -35,29 +36,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The program, for the guests.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
     let tree = provision::guest_packages(directory, PACKAGES, RECIPE)?;
-    let source = directory.join("rdma_core_vfio.c");
-    fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
-    let path = directory.join("rdma_core_vfio");
-    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
-    output(
-        Command::new("cc")
-            .args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-s"])
-            .arg("-isystem")
-            .arg(tree.join("usr/include"))
-            // The kernel's other headers stand for those of the C library.
-            .arg("-idirafter")
-            .arg(kernel_headers()?.join("linux/mlx5"))
-            .arg("-o")
-            .arg(&path)
-            .arg(&source)
-            // The guests' C library is newer than this computer's.
-            .arg("-Wl,--allow-shlib-undefined")
-            .arg("-L")
-            .arg(&libraries)
-            .args(["-lmlx5", "-libverbs"]),
-    )?;
+    // The kernel's other headers stand for those of the C library.
+    let others = kernel_headers()?.join("linux/mlx5");
+    let path = PROGRAM.build(directory, &tree, Some(&others))?;
     Ok(vec![Program {
-        name: "rdma_core_vfio",
+        name: PROGRAM.name,
         path,
     }])
 }

@@ -15,6 +15,7 @@
 
 mod bzimage;
 mod cpio;
+mod in_c;
 pub(crate) mod kernel;
 mod machine;
 mod plan;
@@ -28,6 +29,7 @@ mod transcript;
 
 use crate::outcome::Outcome;
 use connectx_model::Card;
+pub(crate) use in_c::InC;
 pub(crate) use provision::Kernel;
 use report::Report;
 use std::fs;

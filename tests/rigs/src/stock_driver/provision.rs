@@ -463,7 +463,18 @@ pub(crate) fn guest_packages(
     if fs::read_to_string(&stamp).unwrap_or_default() == recipe {
         return Ok(tree);
     }
-    empty(&tree)?;
+    unpack_for_guests(directory, packages, &tree)?;
+    fs::write(&stamp, recipe).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(tree)
+}
+
+/// Fetches packages of the guests' release, and unpacks them into an empty tree.
+pub(crate) fn unpack_for_guests(
+    directory: &Path,
+    packages: &[&str],
+    tree: &Path,
+) -> Result<(), String> {
+    empty(tree)?;
     let apt = Apt::new(directory)?;
     let wanted: Vec<String> = packages
         .iter()
@@ -471,10 +482,9 @@ pub(crate) fn guest_packages(
         .collect();
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     for deb in apt.fetch(&directory.join("debs"), &wanted)? {
-        unpack(&deb, &tree)?;
+        unpack(&deb, tree)?;
     }
-    fs::write(&stamp, recipe).map_err(|error| format!("{}: {error}", stamp.display()))?;
-    Ok(tree)
+    Ok(())
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {

@@ -10,7 +10,8 @@ use crate::process::output;
 
 const EXAMPLES: [&str; 6] = ["rping", "devinfo", "perf", "cmtime", "l2fwd", "dc"];
 
-/// Builds the examples, the driver's tests that need a device, the libraries for C, and programs in C, without what only a debugger reads.
+/// Builds the examples, the driver's tests that need a device, the libraries for C, and programs in C, without what only
+/// a debugger reads.
 pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     let examples = examples(root, &EXAMPLES)?;
     // The name of a test's program contains a hash that only Cargo computes.
@@ -47,7 +48,7 @@ fn library(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// Programs without what only a debugger reads, in a folder.
-fn stripped(
+pub(crate) fn stripped(
     to: &Path,
     programs: impl IntoIterator<Item = (&'static str, PathBuf)>,
 ) -> Result<Vec<Program>, String> {

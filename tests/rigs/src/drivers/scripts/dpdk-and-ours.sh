@@ -2,27 +2,8 @@
 first=0000:01:00.0
 second=0000:02:00.0
 lanes=2
-pmd="LD_LIBRARY_PATH=/dpdk LD_PRELOAD=/dpdk/libstdbuf.so _STDBUF_O=L setsid /dpdk/dpdk-testpmd -l 0-1 -a $first -a $second
-    -d /dpdk/librte_mempool_ring.so.25 -d /dpdk/librte_net_mlx5.so.25 -- -i --total-num-mbufs=4096
-    --eth-peer=0,02:c9:00:00:00:01 --eth-peer=1,02:c9:00:00:00:02"
-talk='
-# tell COMMAND...: gives testpmd commands, waits until it has executed them (it echoes a line when it reads it), and prints
-# what it printed.
-tell() {
-    count=$(($(cat /run/count) + 1))
-    echo $count > /run/count
-    dead $(cat /run/pid) && return 1
-    before=$(wc -c < /run/testpmd)
-    printf "%s\n" "$@" "# $count" > /run/commands
-    until_true "grep -q \"# $count\" /run/testpmd || dead \$(cat /run/pid)"
-    tail -c "+$((before + 1))" /run/testpmd
-    ! dead $(cat /run/pid)
-}
-# figures PORT: packets and bytes sent, packets and bytes received, and packets that there was no buffer for.
-figures() {
-    tell "show port stats $1" | awk "{ for (i = 1; i < NF; i++) value[\$i] = \$(i + 1) }
-        END { print value[\"TX-packets:\"], value[\"TX-bytes:\"], value[\"RX-packets:\"], value[\"RX-bytes:\"], value[\"RX-missed:\"] }" | tr " " ,
-}
+pmd="$pmd -a $first -a $second"
+talk="$talk"'
 # totals: how many frames the forwarder has forwarded from its first port and from its second.
 totals() {
     tail -n 10 /run/forwarder | awk "/^lane/ { one[\$2] = \$(NF - 4); two[\$2] = \$(NF - 2) }
@@ -41,14 +22,9 @@ case $me in
                 ip link set \$device up && until_true \"grep -q 1 /sys/class/net/\$device/carrier\" || exit
             number=\$((number + 1))
         done"
-    # EAL loads nothing from below a directory that everybody may write to.
-    step 60 'prepare' 'chmod 755 / && tar -C / -xf /ours/dpdk.tar && mkdir -p /var && ln -s /run /var/run && echo 0 > /run/count && mkfifo /run/commands &&
-        echo 96 > /proc/sys/vm/nr_hugepages && mkdir /dev/hugepages && mount -t hugetlbfs huge /dev/hugepages && grep HugePages /proc/meminfo'
-    step 100 'testpmd' ": > /run/testpmd
-        sleep 100000 > /run/commands 2> /dev/null & echo \$! > /run/writer
-        $(echo $pmd) < /run/commands >> /run/testpmd 2>&1 & echo \$! > /run/pid
-        until_true 'grep -q testpmd\> /run/testpmd || dead \$(cat /run/pid)'
-        cat /run/testpmd; ! dead \$(cat /run/pid)"
+    prepare
+    start_testpmd 'testpmd' '-- -i --total-num-mbufs=4096
+        --eth-peer=0,02:c9:00:00:00:01 --eth-peer=1,02:c9:00:00:00:02'
     # The switch learns testpmd's addresses, without which frames would come back to the forwarder.
     step 60 'first frames' "$talk tell 'set fwd rxonly' 'start tx_first 1' stop"
     ;;
@@ -81,6 +57,6 @@ barrier
     right=\$?
     echo \"note: forwarded from each port: \$(now)\"
     exit \$right"
-[ "$me" = 0 ] || step 60 'quit' "$talk
-    tell stop; tell quit; kill \$(cat /run/writer); grep -q Bye /run/testpmd"
+[ "$me" = 0 ] || step 60 'stop' "$talk tell stop"
+[ "$me" = 0 ] || end_testpmd 'quit'
 [ "$me" = 1 ] || step 30 'forwarder ends' 'tail -n 3 /run/forwarder; ! grep "[1-9][0-9]* dropped" /run/forwarder && kill $(pidof l2fwd) && until_true "! pidof l2fwd"'

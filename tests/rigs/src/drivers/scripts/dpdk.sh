@@ -1,26 +1,6 @@
-# testpmd in both guests, one port each, at the two ends of one cable. Its commands come through a pipe.
-# testpmd prints whole lines, in order with the echo of its commands.
-pmd='LD_LIBRARY_PATH=/dpdk LD_PRELOAD=/dpdk/libstdbuf.so _STDBUF_O=L setsid /dpdk/dpdk-testpmd -l 0-1 -a 0000:01:00.0
-    -d /dpdk/librte_mempool_ring.so.25 -d /dpdk/librte_net_mlx5.so.25 -d /dpdk/librte_net_pcap.so.25'
-talk='
-# tell COMMAND...: gives testpmd commands, waits until it has executed them (it echoes a line when it reads it), and prints
-# what it printed.
-tell() {
-    count=$(($(cat /run/count) + 1))
-    echo $count > /run/count
-    dead $(cat /run/pid) && return 1
-    before=$(wc -c < /run/testpmd)
-    printf "%s\n" "$@" "# $count" > /run/commands
-    until_true "grep -q \"# $count\" /run/testpmd || dead \$(cat /run/pid)"
-    tail -c "+$((before + 1))" /run/testpmd
-    ! dead $(cat /run/pid)
-}
-# figures: packets and bytes sent, packets and bytes received, and packets that there was no buffer for. What the card cuts
-# into segments counts as these.
-figures() {
-    tell "show port stats 0" | awk "{ for (i = 1; i < NF; i++) value[\$i] = \$(i + 1) }
-        END { print value[\"TX-packets:\"], value[\"TX-bytes:\"], value[\"RX-packets:\"], value[\"RX-bytes:\"], value[\"RX-missed:\"] }" | tr " " ,
-}
+# testpmd in both guests, one port each, at the two ends of one cable.
+pmd="$pmd -a 0000:01:00.0 -d /dpdk/librte_net_pcap.so.25"
+talk="$talk"'
 # same FIGURES FIGURES BYTES: whether the second machine received what the first one sent.
 same() {
     echo "$1,$2,$3" | awk -F, "{ exit !(\$1 == \$8 + \$10 && \$2 == \$9 + \$10 * \$11) }"
@@ -31,25 +11,18 @@ eval "$talk"
 step 60 'load' 'modprobe mlx5_core && modprobe mlx5_ib && modprobe ib_uverbs && netdev mlx5_core'
 step 60 'up' 'card=$(netdev mlx5_core) && for new in all default; do echo 1 > /proc/sys/net/ipv6/conf/$new/disable_ipv6; done && ip link set $card up &&
     until_true "grep -q 1 /sys/class/net/$card/carrier"'
-# EAL loads nothing from below a directory that everybody may write to.
-step 60 'prepare' 'chmod 755 / && tar -C / -xf /ours/dpdk.tar && mkdir -p /var && ln -s /run /var/run && echo 0 > /run/count && mkfifo /run/commands &&
-    echo 96 > /proc/sys/vm/nr_hugepages && mkdir /dev/hugepages && mount -t hugetlbfs huge /dev/hugepages && grep HugePages /proc/meminfo'
+prepare
 
 # launch NAME ARGUMENTS: those of EAL, and after -- those of testpmd.
 launch() {
     barrier
-    step 100 "$1" ": > /run/testpmd
-        sleep 100000 > /run/commands 2> /dev/null & echo \$! > /run/writer
-        $(echo $pmd $2) < /run/commands >> /run/testpmd 2>&1 & echo \$! > /run/pid
-        until_true 'grep -q testpmd\> /run/testpmd || dead \$(cat /run/pid)'
-        cat /run/testpmd; ! dead \$(cat /run/pid)"
+    start_testpmd "$1" "$2"
     barrier
 }
 # leave NAME
 leave() {
     barrier
-    step 60 "$1" "$talk
-        tell quit; kill \$(cat /run/writer); grep -q Bye /run/testpmd"
+    end_testpmd "$1"
 }
 # pause MICROSECONDS
 pause() {
@@ -62,7 +35,7 @@ agree() {
     mine=0,0,0,0,0
     answer=0,0,0,0,0
     while [ "$run" ]; do
-        mine=$(figures)
+        mine=$(figures 0)
         exchange figures "echo $mine"
         times=$((times + 1))
         if { same $mine $answer $2 && same $answer $mine $2; } || [ $times = 50 ]; then
@@ -187,7 +160,7 @@ counted() {
         counts
         right=\$?
         cat /run/query
-        figures | tee /run/figures
+        figures 0 | tee /run/figures
         grep -q '^0,0,$2,$(($2 * 64)),0' /run/figures && exit \$right"
     go "$1: over" stop 'flow flush 0'
 }
