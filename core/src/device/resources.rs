@@ -263,9 +263,9 @@ impl<P: Platform> Device<'_, P> {
         const NUMBER: u32 = 0xff_ffff;
         let tag = slot.qpn_tag.load(Acquire);
         let flags = slot.flags.load(Acquire);
-        let destroyed = flags & (detach::PENDING | detach::PENDING << 1) != 0;
+        let destroyed = |flags: u32| flags & (detach::PENDING | detach::PENDING << 1) != 0;
         // A QP that was reset keeps its number in a slot that matches no completion; a free slot has none.
-        if tag & XRC_SRQ != 0 || tag & NUMBER == 0 || destroyed {
+        if tag & XRC_SRQ != 0 || tag & NUMBER == 0 || destroyed(flags) {
             return Ok(None);
         }
         let number = tag & NUMBER;
@@ -276,8 +276,8 @@ impl<P: Platform> Device<'_, P> {
         } else {
             self.live_context(number, index)
         };
-        let gone = slot.qpn_tag.load(Acquire) & NUMBER != number
-            || slot.flags.load(Acquire) & (detach::PENDING | detach::PENDING << 1) != 0;
+        let gone =
+            slot.qpn_tag.load(Acquire) & NUMBER != number || destroyed(slot.flags.load(Acquire));
         match found {
             _ if gone => Ok(None),
             // Between its last CQ and the free list a destroyed QP looks like one that was reset.

@@ -210,7 +210,8 @@ impl Device {
         }
     }
 
-    /// Back to power-on, but for the clock, the statistics, the cable, what is set of the port, the faults to come and what was found leaking.
+    /// Back to power-on, but for the clock, the statistics, the cable, what is set of the port, the faults to come and what was
+    /// found leaking.
     pub(crate) fn reset(&mut self) {
         let fresh = Self::new(self.config.clone());
         let old = std::mem::replace(self, fresh);

@@ -2,6 +2,6 @@
 
 pub(crate) mod gsi;
 #[cfg(feature = "infiniband")]
-pub(crate) mod interface;
+pub(crate) mod ipoib;
 pub(crate) mod shared;
 pub(crate) mod trace;

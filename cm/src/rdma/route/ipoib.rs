@@ -13,7 +13,7 @@ use crate::ip::{self, Host};
 use crate::ipoib::{HardwareAddress, Link, PeerSlot, To, broadcast_group, group};
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
-use crate::rdma::port::interface::{Interface, PACKET, Target};
+use crate::rdma::port::ipoib::{Interface, PACKET, Target};
 use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
 use crate::rdma::route::subnet::SubnetAdministration;
 use crate::rdma::types::error::RdmaError;
