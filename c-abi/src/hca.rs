@@ -25,13 +25,15 @@ use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
 use crate::raw::Raw;
 use crate::registry::Registry;
-use crate::resolver::PortResolver;
 use crate::settings;
 
 /// The platform: a card or a model.
 pub(crate) type P = DevicePlatform;
 /// The connection manager of a device.
 pub(crate) type Cm = RdmaCm<'static, 'static, P, PortResolver>;
+
+/// The resolver of a port.
+type PortResolver = bareverbs_node::PortResolver<'static, 'static, P>;
 
 /// The IP host's memory.
 type Host = ip::Resources<Addresses<8>, Neighbours<1024>, Routes<2>, Groups<256>>;
@@ -96,7 +98,7 @@ impl Hca {
             LinkLayer::InfiniBand if settings::has_addresses() => {
                 ip_over_infiniband(device, pd, addresses)?
             }
-            LinkLayer::InfiniBand => PortResolver::new(subnet_administration()),
+            LinkLayer::InfiniBand => subnet_administration().into(),
         };
         let mut manager = manager(device, resolver, is_model)?;
         settle(&mut manager);
@@ -338,7 +340,7 @@ fn neighbour_discovery(
             log::error!("gateway {gateway}: {error}");
         }
     }
-    Ok(PortResolver::new(neighbours))
+    Ok(neighbours.into())
 }
 
 /// The resolver of an InfiniBand port that gets these addresses, in the default partition.
@@ -366,7 +368,7 @@ fn ip_over_infiniband(
             log::error!("gateway {gateway}: {error}");
         }
     }
-    Ok(PortResolver::new(resolver))
+    Ok(resolver.into())
 }
 
 /// The resolver of an InfiniBand port without addresses.

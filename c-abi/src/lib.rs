@@ -65,7 +65,6 @@ mod raw;
 mod receive;
 mod registry;
 mod rereg;
-mod resolver;
 mod rsocket;
 mod rss;
 pub mod settings;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use bareverbs_in_process::subnet::{Path, Port, Subnet};
+use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::DevicePlatform;
 use connectx_model::Config;
@@ -21,11 +21,6 @@ use connectx_model::pcap::Capture;
 
 use crate::failure::{Errno, Result, as_nothing, lock};
 use crate::{progress, settings};
-
-/// The LID of the subnet manager, which no model has.
-const SM_LID: u16 = 0xbfff;
-/// The default subnet prefix.
-const LINK_LOCAL: u128 = 0xfe80_0000_0000_0000;
 
 /// The models of this process, once one of them was opened.
 static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
@@ -99,7 +94,7 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     let ports = count + usize::from(wire.is_some());
     let infiniband = settings::infiniband()?;
     let network: Box<dyn Link> = if infiniband {
-        subnet().link(ports)
+        Subnet::of_numbered().link(ports)
     } else if ports <= 2 {
         Box::new(Cable::new())
     } else {
@@ -130,7 +125,7 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     for index in 0..count {
         let number = u8::try_from(index + usize::from(unit)).map_err(|_| Errno::EINVAL)?;
         builder = builder.function(if infiniband {
-            infiniband_card(number)
+            infiniband_port(Config::new(number), number)
         } else {
             Config::new(number)
         });
@@ -151,39 +146,6 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
             .spawn(move || cable(&world, count, after, cable_out_for))?;
     }
     Ok(world)
-}
-
-/// A model with an InfiniBand port as a subnet manager has set it up: its LID is its number.
-fn infiniband_card(number: u8) -> Config {
-    let mut card = Config::new(number).infiniband();
-    card.lid = number.into();
-    card.sm_lid = SM_LID;
-    card
-}
-
-/// The subnet's administration. Each process has one of its own, and all of them say the same, since what they say follows from
-/// the numbers of the models: they know every port that there can be, and no port that is there has to be made known to others.
-fn subnet() -> Subnet {
-    let subnet = Subnet::default();
-    subnet.with(|state| {
-        let administration = &mut state.administration;
-        administration.lid = SM_LID;
-        administration.path = Path {
-            mtu: 5,
-            rate: 16,
-            packet_lifetime: 12,
-            service_level: 0,
-            hop_limit: 0,
-        };
-        administration.ports = (1..=254)
-            .map(infiniband_card)
-            .map(|card| Port {
-                gid: (LINK_LOCAL << 64 | u128::from(card.port_guid)).to_be_bytes(),
-                lid: card.lid,
-            })
-            .collect();
-    });
-    subnet
 }
 
 /// Pulls the cables out, and plugs them in again.

@@ -29,7 +29,7 @@ pub const RANKS: [&str; 4] = [
 /// InfiniBand ports have none then.
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
 /// The models' ports: `ethernet`, which they are if it is not set, or `infiniband`.
-pub const PORT: &str = "BAREVERBS_PORT";
+pub const PORT: &str = bareverbs_node::PORT_VARIABLE;
 /// The router to hosts elsewhere.
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.

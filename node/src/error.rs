@@ -5,9 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use bareverbs_cm::rdma::{AddrInfo, CmEvent, EventType, RdmaCm, RdmaError, Resolver, SockAddr};
-use bareverbs_core::{CloseError, LinkStatus, OpenError, Platform, PortState};
+use bareverbs_core::{CloseError, Gid, LinkStatus, OpenError, Platform, PortState};
 use bareverbs_vfio::PciAddress;
 
+use crate::address::Host;
 use crate::device_name::DeviceNameError;
 
 /// Why a node did not come up, or did not go down.
@@ -16,6 +17,8 @@ use crate::device_name::DeviceNameError;
 pub enum Error {
     /// The device's name is not one.
     Name(DeviceNameError),
+    /// This is no kind of port ([`PORT_VARIABLE`](crate::PORT_VARIABLE)).
+    PortKind(String),
     /// `model` was named, and this crate was built without its feature `model`.
     NoModel,
     /// Two ends need two cards, or the model; so many devices were named.
@@ -23,7 +26,7 @@ pub enum Error {
     /// One end needs one device; so many were named.
     NotOneDevice(usize),
     /// Both ends were given this address: each needs its own.
-    SameAddress(IpAddr),
+    SameAddress(Host),
     /// The function was not opened.
     Function {
         /// Where it is.
@@ -40,6 +43,22 @@ pub enum Error {
         /// What the port says about its link.
         link: LinkStatus,
     },
+    /// The port is an InfiniBand port, and was to have what Ethernet ports have.
+    EthernetOnly(EthernetSetting),
+    /// The port is an Ethernet port, and was to be reached by its GID alone.
+    GidOnEthernet,
+    /// An InfiniBand port does not have the GID that it was to have.
+    OtherGid {
+        /// The one that was asked for.
+        asked: Gid,
+        /// The port's.
+        port: Gid,
+    },
+    /// The port did not get into the group of IP over InfiniBand (RFC 4391), which the subnet has if its manager makes it for
+    /// the default partition; so it does not have this address.
+    NoIpoibGroup(IpAddr),
+    /// Another host of IP over InfiniBand has this address.
+    AddressInUse(IpAddr),
     /// A step on the way from the device to the connection manager failed.
     Setup {
         /// What was being done.
@@ -55,6 +74,25 @@ pub enum Error {
     ServerPanicked,
 }
 
+/// What there is on Ethernet only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EthernetSetting {
+    /// A MAC address ([`Options::mac`](crate::Options::mac)).
+    Mac,
+    /// A VLAN ([`Address::vlan`](crate::Address::vlan)).
+    Vlan,
+}
+
+impl fmt::Display for EthernetSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mac => "a MAC address",
+            Self::Vlan => "a VLAN",
+        })
+    }
+}
+
 /// A step on the way from a device to the connection manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,6 +103,10 @@ pub enum SetupStep {
     Link,
     /// The protection domain, and the port's Ethernet queue.
     Host,
+    /// The GID of an InfiniBand port.
+    Gid,
+    /// The protection domain, and the queue pair of IP over InfiniBand.
+    Interface,
     /// The node's address.
     Address(IpAddr),
     /// The way to hosts elsewhere.
@@ -79,6 +121,8 @@ impl fmt::Display for SetupStep {
             Self::Mac => f.write_str("setting the MAC address"),
             Self::Link => f.write_str("waiting for the link"),
             Self::Host => f.write_str("opening the Ethernet queue"),
+            Self::Gid => f.write_str("reading the port's GID"),
+            Self::Interface => f.write_str("opening the interface of IP over InfiniBand"),
             Self::Address(address) => write!(f, "claiming the address {address}"),
             Self::Gateway(address) => write!(f, "adding the gateway {address}"),
             Self::Manager => f.write_str("starting the connection manager"),
@@ -100,6 +144,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(error) => error.fmt(f),
+            Self::PortKind(kind) => write!(f, "{kind:?}: expected ethernet or infiniband"),
             Self::NoModel => f.write_str("bareverbs-node was built without its feature \"model\""),
             Self::NotTwoDevices(count) => {
                 write!(
@@ -115,6 +160,23 @@ impl fmt::Display for Error {
             Self::Function { source, .. } => source.fmt(f),
             Self::BringUp(error) => error.fmt(f),
             Self::Port { state, link } => write!(f, "the port is {state:?}: {link}"),
+            Self::EthernetOnly(setting) => {
+                write!(f, "{setting} is for Ethernet ports, and this is an InfiniBand port")
+            }
+            Self::GidOnEthernet => f.write_str(
+                "a GID is for InfiniBand ports, and this is an Ethernet port, which needs an IP address",
+            ),
+            Self::OtherGid { asked, port } => {
+                write!(f, "the port's GID is {port}, not {asked}")
+            }
+            Self::NoIpoibGroup(address) => write!(
+                f,
+                "claiming the address {address}: the port does not get into the group of IP over InfiniBand, which the \
+                 subnet manager makes (for OpenSM, \"ipoib\" in the list of partitions)"
+            ),
+            Self::AddressInUse(address) => {
+                write!(f, "claiming the address {address}: another host has it")
+            }
             Self::Setup { step, source } => write!(f, "{step}: {source}"),
             Self::Close(error) => error.fmt(f),
             Self::ServerNotReady => f.write_str("the server ended before it was ready"),

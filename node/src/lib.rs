@@ -1,8 +1,8 @@
 //! An RDMA node in one call: a device without a kernel driver, its address, and the RDMA connection manager.
 //!
 //! [`Node::open`] takes a device's name, `vfio:0000:3b:00.0` for a card that is bound to vfio-pci or `model` for the device
-//! model (feature `model`), and the node's address. [`Node::run`] brings the device up, waits for the link, claims the
-//! address, and lends out the connection manager ([`Cm`]), with storage by the number of connections ([`Options`]). The
+//! model (feature `model`), and the node's address: an IP address, or on InfiniBand also a GID ([`NodeAddress`]). [`Node::run`]
+//! brings the device up, waits for the link, claims the address, and lends out the connection manager ([`Cm`]), with storage by the number of connections ([`Options`]). The
 //! device is taken down when that returns. [`Pair`] is a server's node and a client's in one process.
 //!
 //! The shortest whole program: a message from a client to a server, on two models with a cable between them, or on the two
@@ -70,10 +70,13 @@ mod device_name;
 mod error;
 mod event_channel;
 mod link;
+#[cfg(feature = "model")]
+mod models;
 mod node;
 mod page_chunks;
 mod pair;
 mod platform;
+mod resolver;
 mod storage;
 #[cfg(feature = "tokio")]
 mod tasks;
@@ -87,15 +90,16 @@ pub use bareverbs_core as verbs;
 /// The platform on Linux VFIO: `bareverbs-vfio`.
 pub use bareverbs_vfio as vfio;
 
-pub use address::Address;
+pub use address::{Address, Host, NodeAddress};
 pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
-pub use error::{ConnectStep, Error, SetupStep, Unreached};
+pub use error::{ConnectStep, Error, EthernetSetting, SetupStep, Unreached};
 pub use event_channel::EventChannel;
 pub use link::wait_for_link;
-pub use node::{About, AsyncCm, Cm, Node, Options};
+pub use node::{About, AsyncCm, Cm, Node, Options, PORT_VARIABLE};
 pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;
+pub use resolver::PortResolver;
 pub use storage::{DeviceStorage, ManagerStorage};
 #[cfg(feature = "tokio")]
 pub use tasks::{DriveError, drive};

@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use bareverbs_cm::rdma::RdmaError;
-use bareverbs_core::{Device, LinkStatus, Platform, PortAttr, PortState};
+use bareverbs_core::{Device, LinkLayer, LinkStatus, Platform, PortAttr, PortState};
 
 /// How often the port is asked, should its events be late.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asks for the port until its link is up or `timeout` has passed, and returns what it was at last. A port that is down by
+/// Whether the port can be used: it is active, and on InfiniBand the subnet manager has said where it is itself.
+pub(crate) fn is_usable(port: &PortAttr) -> bool {
+    let managed = port.link_layer == LinkLayer::Ethernet || port.sm_lid != 0;
+    port.state == PortState::Active && managed
+}
+
+/// Asks for the port until it can be used (an InfiniBand port when the subnet manager has said where it is) or `timeout` has passed, and returns what it was at last. A port that is down by
 /// administration is raised first, if it is this function's own: another driver lowers it when it is unloaded. Asynchronous
 /// events that arrive meanwhile are consumed: every command's completion ends [`Device::wait`], so that a loop of that and
 /// [`Device::query_port`] would not sleep at all.
@@ -24,7 +30,7 @@ pub fn wait_for_link<P: Platform>(
     loop {
         let port = device.query_port()?;
         let now = device.platform().now();
-        if port.state == PortState::Active || now >= deadline {
+        if is_usable(&port) || now >= deadline {
             return Ok(port);
         }
         device.get_async_event(deadline.min(now + INTERVAL))?;

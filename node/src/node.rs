@@ -3,19 +3,24 @@
 use std::time::Duration;
 
 use bareverbs_cm::ip::{self, Route};
-use bareverbs_cm::rdma::{self, NeighbourDiscovery, RdmaCm};
+use bareverbs_cm::rdma::{
+    self, IpOverInfiniband, NeighbourDiscovery, RdmaCm, Resolver, SubnetAdministration,
+};
+use bareverbs_cm::sa;
 use bareverbs_core::{
-    Config, Device, EthernetInit, GidEntry, Mac, Mtu, OpenError, PageChunk, Platform, PortState,
+    Config, Device, EthernetInit, Gid, GidEntry, LinkLayer, Mac, Mtu, OpenError, PageChunk, Pd,
+    Platform, PortAttr,
 };
 use bareverbs_vfio::{PciAddress, VfioDevice};
 
-use crate::address::Address;
+use crate::address::{Address, NodeAddress};
 use crate::device_name::DeviceName;
-use crate::error::{Error, SetupStep};
-use crate::link::wait_for_link;
+use crate::error::{Error, EthernetSetting, SetupStep};
+use crate::link::{is_usable, wait_for_link};
 use crate::page_chunks::PageChunks;
 use crate::platform::DevicePlatform;
-use crate::storage::{self, DeviceStorage, ManagerStorage};
+use crate::resolver::PortResolver;
+use crate::storage::{self, DeviceStorage, Host, ManagerStorage, SubnetMemory};
 
 /// How long the port may take to come up, and an address to be known to be no other host's.
 const LINK: Duration = Duration::from_secs(10);
@@ -23,15 +28,19 @@ const LINK: Duration = Duration::from_secs(10);
 /// Chunks of memory for the firmware's pages to begin with: it requires more of them for each connection.
 const CHUNKS: usize = 256;
 
-/// The connection manager of a node: it finds the other hosts by itself (ARP, neighbour discovery).
+/// The partition that all InfiniBand ports are in.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// The connection manager of a node: it finds the other hosts by itself (ARP, neighbour discovery, on InfiniBand also subnet
+/// administration).
 ///
 /// `'d` is the device's lifetime, which buffers and queue pairs borrow; `'s` that of the manager's storage.
-pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, NeighbourDiscovery<'s, 'd, P>>;
+pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, PortResolver<'s, 'd, P>>;
 
 /// The same for tasks, which [`Cm`] is lent to: async/await on any executor, woken by an
 /// [`EventChannel`](crate::EventChannel).
 pub type AsyncCm<'c, 's, 'd, P = DevicePlatform> =
-    rdma::AsyncCm<'c, 's, 'd, P, NeighbourDiscovery<'s, 'd, P>>;
+    rdma::AsyncCm<'c, 's, 'd, P, PortResolver<'s, 'd, P>>;
 
 /// How a node works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +50,10 @@ pub struct Options {
     pub connections: usize,
     /// Sleep until the device raises an interrupt, instead of polling it. Off by default.
     pub interrupts: bool,
-    /// The largest path MTU to ask for. By default 1024 bytes on a card, which fits the frames of 1500 bytes that networks
-    /// carry by default, and 4096 on the model.
+    /// The largest path MTU to ask for. By default 1024 bytes on an Ethernet port of a card, which fits the frames of 1500
+    /// bytes that networks carry by default, and 4096 on the model and on InfiniBand, where the path says what it carries.
     pub max_path_mtu: Option<Mtu>,
-    /// The MAC address to use instead of the port's: for a virtual function that was given none.
+    /// The MAC address to use instead of the port's: for a virtual function that was given none. On Ethernet only.
     pub mac: Option<Mac>,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than this manager waits. Off by default.
@@ -52,6 +61,8 @@ pub struct Options {
     /// Decides the numbers that a peer sees first: packet sequence numbers, communication IDs. Different at each start by
     /// default, so that a peer does not take a new connection for an old one.
     pub seed: Option<u64>,
+    /// The ports of device models are InfiniBand ports, as a subnet manager has set them up. Off by default.
+    pub infiniband: bool,
 }
 
 impl Default for Options {
@@ -63,11 +74,34 @@ impl Default for Options {
             mac: None,
             patient: false,
             seed: None,
+            infiniband: false,
         }
     }
 }
 
+/// The environment variable that says what the ports of device models are: `ethernet`, which they are if it is not set, or
+/// `infiniband`.
+pub const PORT_VARIABLE: &str = "BAREVERBS_PORT";
+
 impl Options {
+    /// The default ones, with ports of models as the environment has them ([`PORT_VARIABLE`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PortKind`].
+    pub fn from_env() -> Result<Self, Error> {
+        let kind = std::env::var_os(PORT_VARIABLE).unwrap_or_default();
+        let infiniband = match kind.to_str() {
+            Some("" | "ethernet") => false,
+            Some("infiniband") => true,
+            _ => return Err(Error::PortKind(kind.to_string_lossy().into_owned())),
+        };
+        Ok(Self {
+            infiniband,
+            ..Self::default()
+        })
+    }
+
     /// The default ones, for as many connections.
     #[must_use]
     pub fn for_connections(connections: usize) -> Self {
@@ -83,9 +117,9 @@ impl Options {
 pub struct About {
     /// The firmware's version.
     pub firmware: String,
-    /// State, link layer, rate, MTU and MAC address of the port.
+    /// State, link layer, rate, MTU and MAC address of the port, on InfiniBand its LIDs and its GID.
     pub port: String,
-    /// The valid entries of the GID table, each with its index.
+    /// The valid entries of the GID table, each with its index; on Ethernet only.
     pub gids: Vec<(u16, GidEntry)>,
     /// Firmware commands that bring-up took.
     pub commands: u64,
@@ -97,13 +131,13 @@ pub struct About {
 #[derive(Debug)]
 pub struct Node<P = DevicePlatform> {
     platform: P,
-    address: Address,
+    address: NodeAddress,
     options: Options,
 }
 
 impl Node {
-    /// Opens the device of this name: `"vfio:0000:3b:00.0"` or `"model"`. `address` is the node's own: an [`IpAddr`]
-    /// or an [`Address`].
+    /// Opens the device of this name: `"vfio:0000:3b:00.0"` or `"model"`. `address` is the node's own: an [`IpAddr`],
+    /// an [`Address`], or on InfiniBand a [`Gid`].
     ///
     /// A model that is opened alone has no cable. [`Pair`](crate::Pair) joins two.
     ///
@@ -112,18 +146,18 @@ impl Node {
     /// [`Error::Name`], [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
     ///
     /// [`IpAddr`]: std::net::IpAddr
-    pub fn open(device: &str, address: impl Into<Address>) -> Result<Self, Error> {
+    pub fn open(device: &str, address: impl Into<NodeAddress>) -> Result<Self, Error> {
         Self::open_with(device.parse()?, address, Options::default())
     }
 
-    /// Opens the device that the environment names ([`DeviceName::from_env`]).
+    /// Opens the device that the environment names ([`DeviceName::from_env`], [`Options::from_env`]).
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`Error::NotOneDevice`].
-    pub fn from_env(address: impl Into<Address>) -> Result<Self, Error> {
+    /// As [`open`](Self::open), [`Error::NotOneDevice`], and [`Error::PortKind`].
+    pub fn from_env(address: impl Into<NodeAddress>) -> Result<Self, Error> {
         match DeviceName::from_env()?[..] {
-            [device] => Self::open_with(device, address, Options::default()),
+            [device] => Self::open_with(device, address, Options::from_env()?),
             ref devices => Err(Error::NotOneDevice(devices.len())),
         }
     }
@@ -135,12 +169,12 @@ impl Node {
     /// [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
     pub fn open_with(
         device: DeviceName,
-        address: impl Into<Address>,
+        address: impl Into<NodeAddress>,
         options: Options,
     ) -> Result<Self, Error> {
         let platform = match device {
             DeviceName::Vfio(address) => open_function(address, options.interrupts)?,
-            DeviceName::Model => model(options.interrupts)?,
+            DeviceName::Model => model(options)?,
         };
         let mut node = Self::new(platform, address, options);
         if device == DeviceName::Model {
@@ -167,22 +201,19 @@ pub(crate) fn open_function(
 }
 
 #[cfg(feature = "model")]
-fn model(interrupts: bool) -> Result<DevicePlatform, Error> {
-    let world = bareverbs_in_process::Builder::new()
-        .function(connectx_model::Config::new(1))
-        .interrupts(interrupts.into())
-        .threaded();
-    Ok(DevicePlatform::model(&std::sync::Arc::new(world), 0))
+fn model(options: Options) -> Result<DevicePlatform, Error> {
+    let [model] = crate::models::models(options, [1]);
+    Ok(model)
 }
 
 #[cfg(not(feature = "model"))]
-fn model(_: bool) -> Result<DevicePlatform, Error> {
+fn model(_: Options) -> Result<DevicePlatform, Error> {
     Err(Error::NoModel)
 }
 
 impl<P: Platform + Clone> Node<P> {
     /// A node on a platform of the caller's.
-    pub fn new(platform: P, address: impl Into<Address>, options: Options) -> Self {
+    pub fn new(platform: P, address: impl Into<NodeAddress>, options: Options) -> Self {
         Self {
             platform,
             address: address.into(),
@@ -191,7 +222,7 @@ impl<P: Platform + Clone> Node<P> {
     }
 
     /// Where the node is.
-    pub const fn address(&self) -> Address {
+    pub const fn address(&self) -> NodeAddress {
         self.address
     }
 
@@ -254,39 +285,41 @@ impl<P: Platform + Clone> Node<P> {
         let commands = device.commands_executed();
         let bring_up = device.platform().now() - began;
 
-        if let Some(mac) = self.options.mac {
-            device.set_mac(mac).map_err(SetupStep::Mac.failed())?;
-        }
-        let about = self.link(&device, commands, bring_up)?;
+        let port = self.link(&device)?;
         let pd = device.default_pd().map_err(SetupStep::Host.failed())?;
-        let mut host = storage::host();
-        let mut neighbours = NeighbourDiscovery::new(
-            &device,
-            &pd,
-            EthernetInit::default(),
-            ip::Config::new(seed),
-            host.storage(),
-        )
-        .map_err(SetupStep::Host.failed())?;
-        self.claim(&device, &mut neighbours)?;
+        let (mut host, mut subnet) = (
+            storage::host(),
+            SubnetMemory::for_connections(connections),
+        );
+        let resolver = match port.link_layer {
+            LinkLayer::Ethernet => self.neighbours(&device, &pd, &mut host, seed)?,
+            LinkLayer::InfiniBand => self.subnet(&device, &pd, &mut host, &mut subnet, seed)?,
+        };
         let about = About {
+            firmware: device.capabilities().firmware.to_string(),
+            port: describe(&device, &port)?,
             gids: device.gid_table().collect(),
-            ..about
+            commands,
+            bring_up,
         };
 
         let done = {
             let mut config = rdma::Config::new(seed);
             config.trace = true;
-            config.max_path_mtu = self.options.max_path_mtu.unwrap_or(Mtu::B1024);
+            config.max_path_mtu = self.options.max_path_mtu.unwrap_or(match port.link_layer {
+                LinkLayer::Ethernet => Mtu::B1024,
+                LinkLayer::InfiniBand => Mtu::B4096,
+            });
             // All clients may connect at once, and be disconnected before that is done.
             config.gsi_depth = (2 * connections).clamp(512, 16384) as u32;
             config.max_backlog = config.max_backlog.max(connections as u32);
             let mut memory = ManagerStorage::for_connections(connections);
-            let mut cm = RdmaCm::new(&device, neighbours, config, memory.storage())
+            let mut cm = RdmaCm::new(&device, resolver, config, memory.storage())
                 .map_err(SetupStep::Manager.failed())?;
             if self.options.patient {
                 cm.engine_config_mut().timers.early = None;
             }
+            self.settle(&mut cm)?;
             work(&mut cm, &about)
         };
         let done = done.map_err(Failure::Work)?;
@@ -295,61 +328,158 @@ impl<P: Platform + Clone> Node<P> {
         Ok(done)
     }
 
-    /// Waits for the port's link. What the device is, without its GIDs.
-    fn link(
-        &self,
-        device: &Device<'_, P>,
-        commands: u64,
-        bring_up: Duration,
-    ) -> Result<About, Error> {
-        let mac = device.mac().map_err(SetupStep::Mac.failed())?;
+    /// Waits for the port's link, once it is known to be of the kind that was asked for.
+    fn link(&self, device: &Device<'_, P>) -> Result<PortAttr, Error> {
+        if device.capabilities().link_layer() == LinkLayer::InfiniBand {
+            let vlan = match self.address {
+                NodeAddress::Ip(address) => address.vlan,
+                NodeAddress::Gid(_) => None,
+            };
+            if self.options.mac.is_some() {
+                return Err(Error::EthernetOnly(EthernetSetting::Mac));
+            }
+            if vlan.is_some() {
+                return Err(Error::EthernetOnly(EthernetSetting::Vlan));
+            }
+        } else if let NodeAddress::Gid(_) = self.address {
+            return Err(Error::GidOnEthernet);
+        }
+        if let Some(mac) = self.options.mac {
+            device.set_mac(mac).map_err(SetupStep::Mac.failed())?;
+        }
         let port = wait_for_link(device, LINK).map_err(SetupStep::Link.failed())?;
-        if port.state != PortState::Active {
+        if !is_usable(&port) {
             let link = device.query_link().map_err(SetupStep::Link.failed())?;
             return Err(Error::Port {
                 state: port.state,
                 link,
             });
         }
-        Ok(About {
-            firmware: device.capabilities().firmware.to_string(),
-            port: format!(
-                "{:?}, {:?}, {} Gb/s, MTU {}, MAC {}",
-                port.state,
-                port.link_layer,
-                port.rate_mbps / 1000,
-                port.active_mtu.bytes(),
-                mac.map(|byte| format!("{byte:02x}")).join(":"),
-            ),
-            gids: Vec::new(),
-            commands,
-            bring_up,
-        })
+        Ok(port)
     }
 
-    /// Gives the port the address, once it is known to be no other host's, and the way to hosts elsewhere.
-    fn claim<'d>(
+    /// The resolver of an Ethernet port. The port has the address, once it is known to be no other host's.
+    fn neighbours<'s, 'd>(
         &self,
-        device: &Device<'d, P>,
-        neighbours: &mut NeighbourDiscovery<'_, 'd, P>,
-    ) -> Result<(), Error> {
-        let Address {
-            ip, gateway, vlan, ..
-        } = self.address;
-        let claiming = SetupStep::Address(ip);
+        device: &'d Device<'d, P>,
+        pd: &Pd<'d, P>,
+        host: &'s mut Host,
+        seed: u64,
+    ) -> Result<PortResolver<'s, 'd, P>, Error> {
+        let NodeAddress::Ip(address) = self.address else {
+            return Err(Error::GidOnEthernet);
+        };
+        let mut neighbours = NeighbourDiscovery::new(
+            device,
+            pd,
+            EthernetInit::default(),
+            ip::Config::new(seed),
+            host.storage(),
+        )
+        .map_err(SetupStep::Host.failed())?;
+        let claiming = SetupStep::Address(address.ip);
         neighbours
-            .add_address(ip, self.address.prefix_len(), vlan)
+            .add_address(address.ip, address.prefix_len(), address.vlan)
             .map_err(claiming.failed())?;
         neighbours
             .wait_for_addresses(device.platform().now() + LINK)
             .map_err(claiming.failed())?;
-        if let Some(gateway) = gateway {
-            let host = neighbours.host();
-            host.add_route(Route::default_over(gateway))
-                .map_err(SetupStep::Gateway(gateway).failed())?;
-        }
-        Ok(())
+        add_gateway(neighbours.host(), &address)?;
+        Ok(neighbours.into())
     }
+
+    /// The resolver of an InfiniBand port. The address becomes the port's when a manager has worked for a while
+    /// ([`settle`](Self::settle)).
+    fn subnet<'s, 'd>(
+        &self,
+        device: &'d Device<'d, P>,
+        pd: &Pd<'d, P>,
+        host: &'s mut Host,
+        memory: &'s mut SubnetMemory,
+        seed: u64,
+    ) -> Result<PortResolver<'s, 'd, P>, Error> {
+        let (storage, peers) = memory.storage();
+        let administration = SubnetAdministration::new(sa::Config::new(seed), storage);
+        let address = match self.address {
+            NodeAddress::Ip(address) => address,
+            NodeAddress::Gid(asked) => {
+                let port = device
+                    .query_infiniband_gid(0)
+                    .map_err(SetupStep::Gid.failed())?;
+                if asked != Gid::ZERO && asked != port {
+                    return Err(Error::OtherGid { asked, port });
+                }
+                return Ok(administration.into());
+            }
+        };
+        let mut interface = IpOverInfiniband::new(
+            device,
+            pd,
+            DEFAULT_PKEY,
+            ip::Config::new(seed),
+            host.storage(),
+            peers,
+            administration,
+        )
+        .map_err(SetupStep::Interface.failed())?;
+        interface
+            .add_address(address.ip, address.prefix_len())
+            .map_err(SetupStep::Address(address.ip).failed())?;
+        add_gateway(interface.host(), &address)?;
+        Ok(interface.into())
+    }
+
+    /// Lets the address of an InfiniBand port, which needs the manager for it, become its own.
+    fn settle(&self, cm: &mut Cm<'_, '_, P>) -> Result<(), Error> {
+        let NodeAddress::Ip(Address { ip, .. }) = self.address else {
+            return Ok(());
+        };
+        let end = cm.now() + LINK;
+        while !cm.resolver_mut().is_settled() {
+            if cm.now() >= end {
+                return Err(Error::NoIpoibGroup(ip));
+            }
+            cm.wait(end).map_err(SetupStep::Address(ip).failed())?;
+        }
+        match cm.resolver_mut() {
+            PortResolver::IpOverInfiniband(interface) if !interface.has_address(ip) => {
+                Err(Error::AddressInUse(ip))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The way to hosts elsewhere.
+fn add_gateway(host: &mut ip::Host<'_>, address: &Address) -> Result<(), Error> {
+    let Some(gateway) = address.gateway else {
+        return Ok(());
+    };
+    host.add_route(Route::default_over(gateway))
+        .map_err(SetupStep::Gateway(gateway).failed())
+}
+
+/// What a port is, for people.
+fn describe<P: Platform>(device: &Device<'_, P>, port: &PortAttr) -> Result<String, Error> {
+    let own = match port.link_layer {
+        LinkLayer::Ethernet => {
+            let mac = device.mac().map_err(SetupStep::Mac.failed())?;
+            format!("MAC {}", mac.map(|byte| format!("{byte:02x}")).join(":"))
+        }
+        LinkLayer::InfiniBand => {
+            let gid = device
+                .query_infiniband_gid(0)
+                .map_err(SetupStep::Gid.failed())?;
+            format!("LID {}, SM LID {}, GID {gid}", port.lid, port.sm_lid)
+        }
+    };
+    Ok(format!(
+        "{:?}, {:?}, {} Gb/s, MTU {}, {own}",
+        port.state,
+        port.link_layer,
+        port.rate_mbps / 1000,
+        port.active_mtu.bytes(),
+    ))
 }
 
 /// What ended an attempt.

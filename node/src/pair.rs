@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use bareverbs_core::Mtu;
 
-use crate::address::Address;
+use crate::address::NodeAddress;
 use crate::device_name::DeviceName;
 use crate::error::Error;
 use crate::node::{Cm, Node, Options, open_function};
@@ -29,21 +29,22 @@ impl Pair {
     /// what VFIO says.
     pub fn open(
         devices: &str,
-        server: impl Into<Address>,
-        client: impl Into<Address>,
+        server: impl Into<NodeAddress>,
+        client: impl Into<NodeAddress>,
     ) -> Result<Self, Error> {
         let ends = [server.into(), client.into()];
         Self::open_with(&DeviceName::list(devices)?, ends, Options::default())
     }
 
-    /// Opens the devices that the environment names ([`DeviceName::from_env`]), the model if it names none.
+    /// Opens the devices that the environment names ([`DeviceName::from_env`], [`Options::from_env`]), the model if it names
+    /// none.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
-    pub fn from_env(server: impl Into<Address>, client: impl Into<Address>) -> Result<Self, Error> {
+    /// As [`open`](Self::open), and [`Error::PortKind`].
+    pub fn from_env(server: impl Into<NodeAddress>, client: impl Into<NodeAddress>) -> Result<Self, Error> {
         let ends = [server.into(), client.into()];
-        Self::open_with(&DeviceName::from_env()?, ends, Options::default())
+        Self::open_with(&DeviceName::from_env()?, ends, Options::from_env()?)
     }
 
     /// Opens devices for the server and the client with these addresses.
@@ -53,14 +54,14 @@ impl Pair {
     /// As [`open`](Self::open), without [`Error::Name`].
     pub fn open_with(
         devices: &[DeviceName],
-        [server, client]: [Address; 2],
+        [server, client]: [NodeAddress; 2],
         mut options: Options,
     ) -> Result<Self, Error> {
-        if server.ip == client.ip {
-            return Err(Error::SameAddress(server.ip));
+        if server.host() == client.host() && !server.host().is_own_gid() {
+            return Err(Error::SameAddress(server.host()));
         }
         let [theirs, ours] = match *devices {
-            [DeviceName::Model] => models(options.interrupts)?,
+            [DeviceName::Model] => models(options)?,
             [DeviceName::Vfio(theirs), DeviceName::Vfio(ours)] => [
                 open_function(theirs, options.interrupts)?,
                 open_function(ours, options.interrupts)?,
@@ -141,18 +142,11 @@ impl Pair {
 }
 
 #[cfg(feature = "model")]
-fn models(interrupts: bool) -> Result<[DevicePlatform; 2], Error> {
-    let card = connectx_model::Config::new;
-    let world = bareverbs_in_process::Builder::new()
-        .function(card(1))
-        .function(card(2))
-        .interrupts(interrupts.into())
-        .threaded();
-    let world = Arc::new(world);
-    Ok([0, 1].map(|index| DevicePlatform::model(&world, index)))
+fn models(options: Options) -> Result<[DevicePlatform; 2], Error> {
+    Ok(crate::models::models(options, [1, 2]))
 }
 
 #[cfg(not(feature = "model"))]
-fn models(_: bool) -> Result<[DevicePlatform; 2], Error> {
+fn models(_: Options) -> Result<[DevicePlatform; 2], Error> {
     Err(Error::NoModel)
 }

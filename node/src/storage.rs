@@ -2,6 +2,9 @@
 
 use bareverbs_cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_cm::ip::{Addresses, Groups, Neighbours, Routes};
+use bareverbs_cm::ipoib::PeerSlot;
+use bareverbs_cm::rdma::{MemberSlot, PathSlot, SubnetStorage};
+use bareverbs_cm::sa::QuestionSlot;
 use bareverbs_cm::{ip, rdma};
 use bareverbs_core::{CqSlot, DeviceSlot, PageChunk, Platform, QpSlot, SrqSlot, Storage};
 
@@ -20,7 +23,8 @@ pub struct DeviceStorage {
 }
 
 impl DeviceStorage {
-    /// For as many connections: a queue pair and two completion queues for each, and some for the connection manager.
+    /// For as many connections: a queue pair and two completion queues for each, and some for the connection manager and for
+    /// IP over InfiniBand.
     /// `page_chunks` are for the firmware's pages, at most 2 MiB each.
     #[must_use]
     pub fn for_connections(connections: usize, page_chunks: Vec<PageChunk>) -> Self {
@@ -94,11 +98,42 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
 }
 
 /// The IP host's.
-type Host = ip::Resources<Addresses<2>, Neighbours<64>, Routes<1>, Groups<16>>;
+pub(crate) type Host = ip::Resources<Addresses<2>, Neighbours<64>, Routes<1>, Groups<16>>;
 
 /// An empty one.
 pub(crate) fn host() -> Host {
     ip::Resources::new()
+}
+
+/// Memory for an InfiniBand port: what subnet administration is asked and has answered, and the neighbours.
+pub(crate) struct SubnetMemory {
+    questions: Vec<QuestionSlot>,
+    paths: Vec<PathSlot>,
+    members: Vec<MemberSlot>,
+    peers: Vec<PeerSlot>,
+}
+
+impl SubnetMemory {
+    /// For as many connections, which may be to as many hosts, and for the groups of IP over InfiniBand.
+    pub(crate) fn for_connections(connections: usize) -> Self {
+        Self {
+            questions: slots(connections.clamp(16, 64), || QuestionSlot::EMPTY),
+            paths: slots(connections.clamp(64, 1024), || PathSlot::EMPTY),
+            members: slots(connections + 32, || MemberSlot::EMPTY),
+            peers: slots(64, || PeerSlot::EMPTY),
+        }
+    }
+
+    /// What [`SubnetAdministration::new`](rdma::SubnetAdministration::new) and
+    /// [`IpOverInfiniband::new`](rdma::IpOverInfiniband::new) take.
+    pub(crate) fn storage(&mut self) -> (SubnetStorage<'_>, &mut [PeerSlot]) {
+        let subnet = SubnetStorage {
+            questions: &mut self.questions,
+            paths: &mut self.paths,
+            members: &mut self.members,
+        };
+        (subnet, &mut self.peers)
+    }
 }
 
 /// As many empty slots.

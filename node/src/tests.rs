@@ -2,9 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use bareverbs_cm::rdma::{AddrInfo, QpInit, RdmaError, SendFlags};
+use bareverbs_cm::rdma::{AddrInfo, PortSpace, QpInit, RdmaError, SendFlags};
+use bareverbs_core::{Gid, LinkLayer};
 
-use crate::{Address, ConnectStep, DeviceName, Error, Node, Options, Pair, Unreached};
+use crate::{
+    Address, ConnectStep, DeviceName, Error, EthernetSetting, Host, Node, NodeAddress, Options,
+    Pair, Unreached,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -13,6 +17,112 @@ const CLIENT: [u8; 4] = [10, 0, 0, 2];
 
 fn pair() -> Pair {
     Pair::open("model", SERVER, CLIENT).expect("two models")
+}
+
+/// A message over two models with such ports, between nodes with such addresses. What the client's connection goes over.
+fn one_message(options: Options, [server, client]: [NodeAddress; 2]) -> Result<LinkLayer> {
+    let pair = Pair::open_with(&[DeviceName::Model], [server, client], options)?;
+    let (found, here) = std::sync::mpsc::channel();
+    let (received, link_layer) = pair.run(
+        move |cm, ready| -> Result<_> {
+            let port = match server.host() {
+                Host::Gid(_) => Host::Gid(cm.device().query_infiniband_gid(0)?),
+                ip => ip,
+            };
+            let here = AddrInfo::listen(server.host().at(PortSpace::Tcp, 7471));
+            let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+            cm.listen(listener, 1)?;
+            found.send(port)?;
+            ready();
+            let id = cm.get_request(listener)?;
+            let inbox = cm.reg_msgs(id, 4)?;
+            cm.post_recv(id, 0, &inbox, 0, 4)?;
+            cm.accept(id, None)?;
+            cm.get_recv_comp(id)?.ok()?;
+            let mut received = [0; 4];
+            inbox.copy_out(0, &mut received)?;
+            Ok(received)
+        },
+        |cm| {
+            let to = AddrInfo::connect(here.recv()?.at(PortSpace::Tcp, 7471));
+            let id = cm.create_ep(&to, None, Some(&mut QpInit::default()))?;
+            let message = cm.reg_msgs(id, 4)?;
+            message.copy_in(0, b"ping")?;
+            cm.connect(id, None)?;
+            cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
+            cm.get_send_comp(id)?.ok()?;
+            Ok(cm.port().link_layer)
+        },
+    )?;
+    assert_eq!(&received, b"ping");
+    Ok(link_layer)
+}
+
+/// On InfiniBand a node is reached by IP addresses of both families, and by its GID.
+#[test]
+fn infiniband_ports_have_ip_addresses_and_gids() -> Result<()> {
+    let ip = |text: &str| NodeAddress::from(text.parse::<Host>().unwrap());
+    let pairs = [
+        [ip("10.0.0.1"), ip("10.0.0.2")],
+        [ip("fd00::1"), ip("fd00::2")],
+        [ip("gid"), ip("gid")],
+        [ip("gid"), ip("10.0.0.2")],
+    ];
+    for (number, addresses) in pairs.into_iter().enumerate() {
+        let mut options = Options::for_connections(1);
+        (options.infiniband, options.interrupts) = (true, number % 2 == 0);
+        assert_eq!(one_message(options, addresses)?, LinkLayer::InfiniBand);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_port_cannot_have_is_refused() {
+    let failure = |options, address: NodeAddress| {
+        let other = NodeAddress::from([10, 0, 0, 9]);
+        let pair = Pair::open_with(&[DeviceName::Model], [address, other], options).unwrap();
+        let refused = pair.server.run(|_| std::result::Result::<(), Error>::Ok(()));
+        refused.expect_err("refused")
+    };
+    let infiniband = Options {
+        infiniband: true,
+        ..Options::default()
+    };
+    let tagged = Address {
+        vlan: Some(7),
+        ..Address::from([10, 0, 0, 1])
+    };
+    let with_mac = Options {
+        mac: Some([2, 0, 0, 0, 0, 9]),
+        ..infiniband
+    };
+    let gid = Gid([7; 16]);
+    assert!(matches!(
+        failure(infiniband, tagged.into()),
+        Error::EthernetOnly(EthernetSetting::Vlan)
+    ));
+    assert!(matches!(
+        failure(with_mac, [10, 0, 0, 1].into()),
+        Error::EthernetOnly(EthernetSetting::Mac)
+    ));
+    assert!(matches!(
+        failure(infiniband, gid.into()),
+        Error::OtherGid { asked, .. } if asked == gid
+    ));
+    assert!(matches!(
+        failure(Options::default(), gid.into()),
+        Error::GidOnEthernet
+    ));
+}
+
+#[test]
+fn hosts_are_read_as_they_are_written() {
+    for text in ["10.0.0.1", "fd00::1", "gid", "gid:fe80::2c9:1:1"] {
+        assert_eq!(text.parse::<Host>().unwrap().to_string(), text);
+    }
+    for text in ["", "gid:", "gid:10.0.0.1", "gids", "10.0.0"] {
+        assert!(text.parse::<Host>().is_err(), "{text}");
+    }
 }
 
 /// The error of a connection to an address at which there is no server.

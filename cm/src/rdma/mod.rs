@@ -104,8 +104,9 @@
 //! the manager carries. A caller that has the path from elsewhere sets it ([`IdOption::IbPath`]). Requests have no
 //! header of the RDMA CM, so that 92 bytes of private data fit.
 //!
-//! IP addresses (IPoIB) are refused there ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0 of
-//! the port's table, whatever the connection's own; the port's GID is that at index 0.
+//! With [`IpOverInfiniband`] for the resolver ids have IP addresses as well, and requests of such ids the header of the RDMA
+//! CM; with the other one they are refused ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0
+//! of the port's table, whatever the connection's own; the port's GID is that at index 0.
 //!
 //! # Where it differs
 //!

@@ -494,6 +494,16 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
     }
 }
 
+impl<P: Platform> Drop for IpOverInfiniband<'_, '_, P> {
+    /// A QP that is in a group cannot be destroyed.
+    fn drop(&mut self) {
+        for group in self.groups.iter().filter(|group| group.attached) {
+            // The QP's own end reports a device that has failed.
+            let _ = self.interface.detach(group.membership.mgid);
+        }
+    }
+}
+
 impl<P: Platform> fmt::Debug for IpOverInfiniband<'_, '_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IpOverInfiniband")

@@ -73,6 +73,35 @@ pub struct Group {
     pub members: Vec<([u8; 16], u8)>,
 }
 
+/// The default partition, as its full members have it.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+impl Group {
+    /// The group of all interfaces of IP over InfiniBand in the default partition (RFC 4391, section 4), as OpenSM makes it:
+    /// 2048 bytes, 10 Gb/s, Q_Key 0xb1b.
+    #[must_use]
+    pub fn all_interfaces() -> Self {
+        let mgid = 0xff12_401b_ffff_0000_0000_0000_ffff_ffff_u128.to_be_bytes();
+        let mlid = 0xc000_u16;
+        let mut record = [0; 52];
+        record[..16].copy_from_slice(&mgid);
+        record[32..36].copy_from_slice(&0xb1b_u32.to_be_bytes());
+        record[36..38].copy_from_slice(&mlid.to_be_bytes());
+        record[38] = 2 << 6 | 4;
+        record[40..42].copy_from_slice(&DEFAULT_PKEY.to_be_bytes());
+        record[42] = 2 << 6 | 3;
+        record[43] = 2 << 6 | 18;
+        record[48] = 2 << 4;
+        Self {
+            mgid,
+            mlid,
+            record,
+            // The manager's own, or the group would end with its last member.
+            members: vec![([0xfe; 16], 1)],
+        }
+    }
+}
+
 /// Everything that is known.
 #[derive(Debug)]
 pub struct Administration {

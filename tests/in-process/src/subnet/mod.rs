@@ -3,6 +3,7 @@
 //! What it answers is written from the records' tables, with nothing of the library's: offsets, not fields.
 
 mod administration;
+mod numbered;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use connectx_model::roce::packet::{Bth, Deth, Extended, ICRC_LEN, Packet, Repr};
 use connectx_model::roce::transport::{GSI_QKEY, GSI_QPN};
 
 pub use administration::{Administration, Group, Path, Port};
+pub use numbered::infiniband_port;
 
 /// LID of subnet administration, if it is not given another one: what the models have for the subnet manager's.
 pub const SA_LID: u16 = 1;

@@ -19,27 +19,6 @@ type Cm =
 
 const PKEY: u16 = 0xffff;
 const QKEY: u32 = 0xb1b;
-const MLID: u16 = 0xc000;
-
-/// The group of all interfaces, as OpenSM makes it: 2048 bytes, 10 Gb/s.
-fn all_interfaces() -> Group {
-    let mut record = [0; 52];
-    record[..16].copy_from_slice(&broadcast_group(PKEY));
-    record[32..36].copy_from_slice(&QKEY.to_be_bytes());
-    record[36..38].copy_from_slice(&MLID.to_be_bytes());
-    record[38] = 2 << 6 | 4;
-    record[40..42].copy_from_slice(&PKEY.to_be_bytes());
-    record[42] = 2 << 6 | 3;
-    record[43] = 2 << 6 | 18;
-    record[48] = 2 << 4;
-    Group {
-        mgid: broadcast_group(PKEY),
-        mlid: MLID,
-        record,
-        // The manager's own, or the group would end with its last member.
-        members: vec![([0xfe; 16], 1)],
-    }
-}
 
 struct Hosts {
     world: World,
@@ -89,7 +68,7 @@ fn manager(world: &World, node: usize) -> Cm {
 impl Hosts {
     fn new() -> Self {
         let (builder, subnet) = subnet(2, 1);
-        subnet.with(|state| state.administration.groups.push(all_interfaces()));
+        subnet.with(|state| state.administration.groups.push(Group::all_interfaces()));
         let world = builder.stepped();
         let mut cms: Vec<Cm> = (0..2).map(|node| manager(&world, node)).collect();
         let channels = cms
@@ -149,7 +128,7 @@ impl Hosts {
 fn groups_are_joined_again() {
     let mut hosts = Hosts::settled();
     hosts.subnet.with(|state| {
-        let mut all = all_interfaces();
+        let mut all = Group::all_interfaces();
         all.record[32..36].copy_from_slice(&[0, 0, 0x0b, 0x1c]);
         state.administration.groups = vec![all];
     });
