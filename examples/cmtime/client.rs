@@ -1,9 +1,10 @@
 //! The client takes all connections through each step together.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, RdmaError};
+use bareverbs::cm::rdma::{
+    ChannelId, CmEvent, CmId, ConnParam, EventType, PortSpace, RdmaError, SockAddr,
+};
 use bareverbs::verbs::Platform;
 
 use crate::in_step::{InStep, Stage};
@@ -21,8 +22,8 @@ const LOOK: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: usize,
-    pub(crate) here: SocketAddr,
-    pub(crate) server: SocketAddr,
+    pub(crate) here: SockAddr,
+    pub(crate) server: SockAddr,
     pub(crate) retries: u8,
     pub(crate) timeout: Duration,
 }
@@ -86,7 +87,9 @@ impl<'c, 's, 'd, P: Platform> Client<'c, 's, 'd, P> {
         // announced itself is known. The server then has the client's address, too. An announcement that is still on
         // its way undoes this.
         self.cm.poll(self.cm.now())?;
-        self.cm.resolver_mut().host().forget(server.ip(), None);
+        if let (SockAddr::Ip(server), Some(host)) = (server, self.cm.resolver_mut().host()) {
+            host.forget(server.ip(), None);
+        }
         self.times.begin(Step::CreateId, self.cm.now());
         for number in 0..self.plan.connections {
             let began = self.cm.now();

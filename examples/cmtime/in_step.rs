@@ -2,10 +2,10 @@
 //! TCP: before a round, when its connections are there, and when they are gone, the client sends a byte and gets it
 //! back. This is TCP beside RDMA, on the same port of the card and with the same address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::Inbox;
+use bareverbs::cm::rdma::{Inbox, SockAddr};
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
@@ -15,7 +15,7 @@ use smoltcp::wire::{EthernetAddress, IpCidr, IpListenEndpoint};
 
 use crate::Result;
 use bareverbs_examples::program::seed;
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 
 /// How long the other end may be silent. It says nothing while all its connections are made.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -25,6 +25,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const FRAME: usize = 1514;
 /// Frames that wait until the stack looks at them, and the size of each.
 const FRAMES: (usize, usize) = (64, 1536);
+
+/// What the stack beside the connection manager needs.
+const ETHERNET: &str = "--in-step: TCP beside RDMA needs an Ethernet port";
 
 /// How far a round is, as rdma-core's program numbers its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl InStep {
     /// A stack with this address.
     fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, here: IpAddr) -> Result<Self> {
         let now = instant(cm.now());
-        let neighbours = cm.resolver_mut();
+        let neighbours = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
         let (frames, room) = FRAMES;
         // Both exist until the program ends.
         let metadata = vec![PacketMetadata::EMPTY; frames].leak();
@@ -87,7 +90,10 @@ impl InStep {
     }
 
     /// The server's: a client may come.
-    pub(crate) fn listen<P: Platform>(cm: &mut Cm<'_, '_, P>, here: SocketAddr) -> Result<Self> {
+    pub(crate) fn listen<P: Platform>(cm: &mut Cm<'_, '_, P>, here: SockAddr) -> Result<Self> {
+        let SockAddr::Ip(here) = here else {
+            return Err(ETHERNET.into());
+        };
         let mut new = Self::new(cm, here.ip())?;
         let endpoint = IpListenEndpoint {
             addr: Some(here.ip().into()),
@@ -100,9 +106,12 @@ impl InStep {
     /// The client's.
     pub(crate) fn connect<P: Platform>(
         cm: &mut Cm<'_, '_, P>,
-        here: IpAddr,
-        server: SocketAddr,
+        here: Host,
+        server: SockAddr,
     ) -> Result<Self> {
+        let (Host::Ip(here), SockAddr::Ip(server)) = (here, server) else {
+            return Err(ETHERNET.into());
+        };
         let mut new = Self::new(cm, here)?;
         // Another one than the last time, which the server may remember.
         let port = 49_152 + (seed() % 16_384) as u16;
@@ -196,7 +205,11 @@ impl InStep {
     fn turn<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
         let now = instant(cm.now());
         let mut sent = [0; FRAME];
-        let mut port = cm.resolver_mut().port(&mut sent);
+        let mut port = cm
+            .resolver_mut()
+            .ethernet()
+            .ok_or(ETHERNET)?
+            .port(&mut sent);
         self.interface.poll(now, &mut port, &mut self.sockets);
         port.take_error().map_or(Ok(()), |error| Err(error.into()))
     }

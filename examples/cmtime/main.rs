@@ -21,18 +21,17 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::cm::engine::Stats;
-use bareverbs::cm::rdma::QpInit;
+use bareverbs::cm::rdma::{PortSpace, QpInit};
 use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::{Cq, CqInit};
 use bareverbs_command_line::{PORTS, is_port, within};
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 use bpaf::Bpaf;
 use client::Client;
 use in_step::InStep;
@@ -120,10 +119,10 @@ impl Program for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
-        let address = SocketAddr::new(address, self.port);
+        let address = address.at(PortSpace::Tcp, self.port);
         let in_step = match self.in_step {
             true => Some(InStep::listen(cm, address)?),
             false => None,
@@ -137,10 +136,10 @@ impl Program for Options {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         _: bool,
     ) -> Result<Times> {
-        let server = SocketAddr::new(server, self.port);
+        let server = server.at(PortSpace::Tcp, self.port);
         let mut in_step = match self.in_step {
             true => Some(InStep::connect(cm, here, server)?),
             false => None,
@@ -149,7 +148,7 @@ impl Program for Options {
         for connections in self.rounds() {
             let plan = client::Plan {
                 connections,
-                here: SocketAddr::new(here, 0),
+                here: here.at(PortSpace::Tcp, 0),
                 server,
                 retries: self.retries,
                 timeout: Duration::from_millis(self.timeout.into()),
@@ -167,7 +166,7 @@ impl Program for Options {
         Ok(times)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 

@@ -1,8 +1,6 @@
 //! The server accepts every client, and frees its connection when it disconnects.
 
-use std::net::SocketAddr;
-
-use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace};
+use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace, SockAddr};
 use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::Cq;
 
@@ -18,7 +16,7 @@ const ACCEPTED: u64 = 1;
 /// Serves so many connections in each round. How many were established.
 pub(crate) fn serve<P: Platform>(
     cm: &mut Cm<'_, '_, P>,
-    address: SocketAddr,
+    address: SockAddr,
     rounds: &[usize],
     mut in_step: Option<InStep>,
     listening: &mut dyn FnMut(),

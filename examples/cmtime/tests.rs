@@ -1,6 +1,6 @@
 //! Both ends on two device models.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::report::{Step, Times};
 use super::{Options, Result, completions, options, queues};
 use bareverbs_examples::dead_address;
 use bareverbs_examples::program::Program;
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 
 #[test]
 fn the_command_line_is_sound() {
@@ -51,8 +51,8 @@ fn a_dead_address_is_named_with_the_step() {
     let message = dead_address::message(|cm, [here, server]| {
         let plan = Plan {
             connections: 2,
-            here: (here, 0).into(),
-            server: (server, 7471).into(),
+            here: here.at(PortSpace::Tcp, 0),
+            server: server.at(PortSpace::Tcp, 7471),
             retries: 0,
             timeout: Duration::from_secs(2),
         };
@@ -93,7 +93,7 @@ impl Program for Slow {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
         cm.engine_config_mut().half_open_age = Duration::ZERO;
@@ -104,13 +104,13 @@ impl Program for Slow {
         &self,
         cm: &mut Cm<'_, '_>,
         about: &About,
-        ends: [IpAddr; 2],
+        ends: [Host; 2],
         both: bool,
     ) -> Result<Times> {
         self.0.work(cm, about, ends, both)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         self.0.announce(address);
     }
 
@@ -182,12 +182,12 @@ impl Program for UnknownClient {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<usize> {
         listening();
         until(cm, &self.asked)?;
-        let host = cm.resolver_mut().host();
+        let host = cm.resolver_mut().host().expect("a host");
         let clients: Vec<IpAddr> = host.neighbours().map(|(address, ..)| address).collect();
         for client in clients {
             host.forget(client, None);
@@ -205,11 +205,11 @@ impl Program for UnknownClient {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         _: bool,
     ) -> Result<Times> {
-        let here = SocketAddr::new(here, 0);
-        let server = SocketAddr::new(server, self.options.port);
+        let here = here.at(PortSpace::Tcp, 0);
+        let server = server.at(PortSpace::Tcp, self.options.port);
         let (connections, timeout) = (Program::connections(self), Duration::from_secs(30));
         let channel = cm.create_event_channel()?;
         let cq = completions(cm)?;
@@ -244,7 +244,7 @@ impl Program for UnknownClient {
         Ok(Times::new(connections))
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         self.options.announce(address);
     }
 

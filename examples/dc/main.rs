@@ -4,7 +4,6 @@
 //!
 //! By default both run here, on two device models with a cable between them; with `--device vfio:BDF` one runs on a card.
 
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use bareverbs_command_line::{PORTS, is_port};
 use bareverbs_examples::Result;
 use bareverbs_examples::ends::{Ends, ends};
 use bareverbs_examples::program::{self, Program};
-use bareverbs_node::{About, Cm, DevicePlatform};
+use bareverbs_node::{About, Cm, DevicePlatform, Host};
 use bpaf::Bpaf;
 
 /// Bytes that are written and read.
@@ -68,15 +67,10 @@ impl Program for Options {
         "dc"
     }
 
-    fn serve(
-        &self,
-        cm: &mut Cm<'_, '_>,
-        address: IpAddr,
-        listening: &mut dyn FnMut(),
-    ) -> Result<()> {
+    fn serve(&self, cm: &mut Cm<'_, '_>, address: Host, listening: &mut dyn FnMut()) -> Result<()> {
         let here = AddrInfo {
             port_space: PortSpace::Tcp,
-            src_addr: Some((address, self.port).into()),
+            src_addr: Some(address.at(PortSpace::Tcp, self.port)),
             ..AddrInfo::hints(true)
         };
         let listener = cm.create_ep(&here, None, Some(&mut queues()))?;
@@ -97,13 +91,13 @@ impl Program for Options {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [source, server]: [IpAddr; 2],
+        [source, server]: [Host; 2],
         _: bool,
     ) -> Result<()> {
         let there = AddrInfo {
             port_space: PortSpace::Tcp,
-            src_addr: Some((source, 0).into()),
-            dst_addr: Some((server, self.port).into()),
+            src_addr: Some(source.at(PortSpace::Tcp, 0)),
+            dst_addr: Some(server.at(PortSpace::Tcp, self.port)),
             ..AddrInfo::hints(false)
         };
         let id = cm.create_ep(&there, None, Some(&mut queues()))?;
@@ -117,7 +111,7 @@ impl Program for Options {
         Ok(())
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 

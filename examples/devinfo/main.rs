@@ -21,11 +21,10 @@ mod watch;
 use std::error::Error;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use bareverbs::verbs::PageChunk;
-use bareverbs_command_line::Named;
+use bareverbs_examples::plugged::ModelPort;
 use bareverbs_examples::program;
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::{DEVICE_VARIABLE, DeviceName, PageChunks};
@@ -63,7 +62,7 @@ struct Arguments {
     )]
     card: connectx_model::Card,
     /// The link layer of the device model's port: ethernet, which is the default, or infiniband.
-    #[bpaf(long, argument("MODEL_PORT"), fallback(ModelPort::Ethernet))]
+    #[bpaf(long, argument("LAYER"), fallback(ModelPort::Ethernet))]
     model_port: ModelPort,
 }
 
@@ -117,28 +116,6 @@ fn with_page_chunks<T>(mut attempt: impl FnMut(Vec<PageChunk>) -> Result<T>) -> 
             Err(error) if error.downcast_ref().is_some_and(|open| chunks.grow(open)) => {}
             done => return done,
         }
-    }
-}
-
-/// The flavours of the device model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ModelPort {
-    Ethernet,
-    Infiniband,
-}
-
-impl Named for ModelPort {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("ethernet", Self::Ethernet),
-        ("infiniband", Self::Infiniband),
-    ];
-}
-
-impl FromStr for ModelPort {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        Self::named(text)
     }
 }
 

@@ -18,7 +18,7 @@ use bareverbs::cm::rdma::PortSpace;
 use bareverbs_examples::datagrams;
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program::{self, Cards, Roles, cards};
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use members::{Group, Members};
 
@@ -52,7 +52,7 @@ struct Options {
     sender: bool,
     /// This end's address; the receiver's, if both ends are here.
     #[bpaf(short('b'), argument("ADDRESS"))]
-    bind: Option<IpAddr>,
+    bind: Option<Host>,
     #[bpaf(external)]
     amount: Amount,
     /// Port space: udp (0x0111), which is the default, or ipoib (0x0002).
@@ -89,14 +89,12 @@ impl Options {
             (false, true) => return Err("both ends run here: leave -s away".into()),
             (false, false) => Roles::Both {
                 client: None,
-                server: self
-                    .bind
-                    .or(group.is_ipv6().then_some(IpAddr::V6(SOME_ADDRESS))),
+                server: self.bind.or(group.is_ipv6().then_some(SOME_ADDRESS.into())),
             },
             (true, false) => Roles::Server(here()?),
             (true, true) => Roles::Client {
                 here: here()?,
-                server: group,
+                server: group.into(),
             },
         })
     }
@@ -130,7 +128,7 @@ impl Exchange for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         let both = !self.cards.one();
@@ -142,7 +140,7 @@ impl Exchange for Options {
         members.leave()
     }
 
-    fn work(&self, cm: &mut Cm<'_, '_>, [here, _]: [IpAddr; 2], both: bool) -> Result<Exchanged> {
+    fn work(&self, cm: &mut Cm<'_, '_>, [here, _]: [Host; 2], both: bool) -> Result<Exchanged> {
         let mut members = Members::senders(cm, self.group(self.send_only), self.amount)?;
         members.join(here)?;
         if !both {
@@ -152,7 +150,7 @@ impl Exchange for Options {
         members.leave()
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} to {}", self.address());
     }
 

@@ -1,19 +1,18 @@
 //! The queue pairs of one end, from joining the group to leaving it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, EventType, JoinMulticast, PortSpace};
-use bareverbs::verbs::{Platform, Wc, WcFlags};
+use bareverbs::verbs::{Gid, LinkLayer, Platform, Wc, WcFlags};
 
 use crate::Result;
 use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
 };
-use bareverbs_node::Cm;
-use bareverbs_node::Unreached;
+use bareverbs_node::{Cm, Host, Unreached};
 
 /// How long switches may take to learn of a new member.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -38,8 +37,8 @@ struct SenderMessages {
 struct Member<'d, P: Platform> {
     id: CmId,
     messages: Option<Messages<'d, P>>,
-    /// Where the group is, once it was joined.
-    there: Option<RemoteQp>,
+    /// Where the group is, and its GID, once it was joined.
+    there: Option<(RemoteQp, Gid)>,
 }
 
 pub(crate) struct Members<'c, 's, 'd, P: Platform> {
@@ -105,9 +104,9 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
     }
 
     /// Joins the group with all of them.
-    pub(crate) fn join(&mut self, here: IpAddr) -> Result<()> {
-        let here = SocketAddr::new(here, 0);
-        let group = SocketAddr::new(self.group.address, 0);
+    pub(crate) fn join(&mut self, here: Host) -> Result<()> {
+        let here = here.at(self.group.port_space, 0);
+        let group = Host::Ip(self.group.address).at(self.group.port_space, 0);
         for number in 0..self.amount.connections() {
             let space = self.group.port_space;
             let id = self
@@ -138,7 +137,8 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
             EventType::AddrResolved => self.enter(number),
             EventType::MulticastJoin => {
                 log::info!("queue pair {number} joined {}", event.ud.ah_attr.dgid);
-                self.members[number].there = Some(RemoteQp::from_event(self.cm, &event.ud)?);
+                let there = RemoteQp::from_event(self.cm, &event.ud)?;
+                self.members[number].there = Some((there, event.ud.ah_attr.dgid));
                 self.done.connections += 1;
                 Ok(())
             }
@@ -176,7 +176,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         for (number, member) in self.members.iter().enumerate() {
             if let Member {
                 messages: Some(messages),
-                there: Some(there),
+                there: Some((there, _)),
                 ..
             } = member
             {
@@ -219,7 +219,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         };
         self.done.received += 1;
         let (header, message) = messages.received(wc.wr_id as usize)?;
-        self.check(&wc, &header)?;
+        self.check(&wc, &header, number)?;
         let sender = wc.src_qp.number();
         let entry = by_sender.entry(sender).or_insert_with(|| SenderMessages {
             message: message.clone(),
@@ -233,10 +233,15 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
     }
 
     /// That a datagram was sent to the group, and says who sent it.
-    fn check(&self, wc: &Wc, header: &[u8]) -> Result<()> {
-        let to_group = match self.group.address {
-            IpAddr::V4(group) => header.ends_with(&group.octets()),
-            IpAddr::V6(group) => header.ends_with(&group.octets()),
+    fn check(&self, wc: &Wc, header: &[u8], number: usize) -> Result<()> {
+        let to_group = match (self.cm.port().link_layer, self.group.address) {
+            (LinkLayer::Ethernet, IpAddr::V4(group)) => header.ends_with(&group.octets()),
+            (LinkLayer::Ethernet, IpAddr::V6(group)) => header.ends_with(&group.octets()),
+            // Of an IP address the GID has a part.
+            (LinkLayer::InfiniBand, _) => {
+                let there = self.members[number].there.as_ref();
+                there.is_some_and(|(_, mgid)| header.ends_with(&mgid.0))
+            }
         };
         if !to_group {
             return Err("a datagram came that is not for the group".into());

@@ -22,13 +22,12 @@ mod test;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver};
+use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, SockAddr};
 use bareverbs::verbs::Platform;
 use bareverbs_examples::program::{self, Program};
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 use cli::{Options, options};
 use report::Row;
 use session::Session;
@@ -68,23 +67,23 @@ impl Program for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<u64> {
-        serve(cm, SocketAddr::new(address, self.port), listening)
+        serve(cm, address.at(PortSpace::Tcp, self.port), listening)
     }
 
     fn work(
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         _: bool,
     ) -> Result<Vec<Row>> {
-        work(cm, here, SocketAddr::new(server, self.port), self)
+        work(cm, here, server.at(PortSpace::Tcp, self.port), self)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 
@@ -100,12 +99,12 @@ impl Program for Options {
 /// Serves one client. How many tests there were.
 fn serve<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
-    address: SocketAddr,
+    address: SockAddr,
     listening: &mut dyn FnMut(),
 ) -> Result<u64> {
     let address = AddrInfo {
         port_space: PortSpace::Tcp,
-        src_addr: Some(address.into()),
+        src_addr: Some(address),
         ..AddrInfo::hints(true)
     };
     let listener = cm.create_ep(&address, None, None)?;
@@ -119,11 +118,11 @@ fn serve<P: Platform, R: Resolver>(
 }
 
 /// The way from an address to a server.
-fn route(here: IpAddr, server: SocketAddr) -> AddrInfo {
+fn route(here: Host, server: SockAddr) -> AddrInfo {
     AddrInfo {
         port_space: PortSpace::Tcp,
-        src_addr: Some((here, 0).into()),
-        dst_addr: Some(server.into()),
+        src_addr: Some(here.at(PortSpace::Tcp, 0)),
+        dst_addr: Some(server),
         ..AddrInfo::hints(false)
     }
 }
@@ -131,8 +130,8 @@ fn route(here: IpAddr, server: SocketAddr) -> AddrInfo {
 /// Measures all that is asked for.
 fn work<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
-    here: IpAddr,
-    server: SocketAddr,
+    here: Host,
+    server: SockAddr,
     options: &Options,
 ) -> Result<Vec<Row>> {
     let mut session = Session::connect(cm, &route(here, server), options.limits())?;

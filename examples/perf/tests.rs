@@ -1,9 +1,9 @@
 //! Both ends on two device models, and ends that do not keep to what was agreed.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
-use bareverbs::cm::rdma::{ConnParam, NeighbourDiscovery};
+use bareverbs::cm::rdma::{ConnParam, PortSpace, SockAddr};
 use bareverbs::verbs::{Mtu, RKey, Remote};
 use bareverbs_command_line::{Named, parse_line};
 use bareverbs_in_process::{Builder, ModelPlatform};
@@ -17,15 +17,15 @@ use super::test::{Kind, Test, Verb};
 use super::{Result, report, route, serve, work};
 use bareverbs_examples::channel::Channel;
 use bareverbs_examples::dead_address;
-use bareverbs_node::{Node, Options as NodeOptions};
+use bareverbs_node::{Host, Node, Options as NodeOptions, PortResolver};
 
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const SERVER: Host = Host::Ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+const CLIENT: Host = Host::Ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
 
 type Cm<'s, 'd> = bareverbs_node::Cm<'s, 'd, ModelPlatform>;
 
-fn address() -> SocketAddr {
-    SocketAddr::new(SERVER, 18515)
+fn address() -> SockAddr {
+    SERVER.at(PortSpace::Tcp, 18515)
 }
 
 /// Runs a server, and a client once that listens. What came of each.
@@ -44,7 +44,7 @@ fn pair_on<S: Send, C>(
 ) -> (Result<S>, Result<C>) {
     let world = Builder::new().function(theirs).function(ours).threaded();
     let platforms = [world.platform(0), world.platform(1)];
-    let node = |platform: ModelPlatform, address: IpAddr, seed| {
+    let node = |platform: ModelPlatform, address: Host, seed| {
         let mut options = NodeOptions::for_connections(8);
         options.max_path_mtu = Some(Mtu::B4096);
         options.seed = Some(seed);
@@ -93,7 +93,7 @@ const LIMITS: Limits = Limits {
 
 fn connect<'c, 's, 'd>(
     cm: &'c mut Cm<'s, 'd>,
-) -> Result<Session<'c, 's, 'd, ModelPlatform, NeighbourDiscovery<'s, 'd, ModelPlatform>>> {
+) -> Result<Session<'c, 's, 'd, ModelPlatform, PortResolver<'s, 'd, ModelPlatform>>> {
     Session::connect(cm, &route(CLIENT, address()), LIMITS)
 }
 
@@ -563,7 +563,7 @@ fn nonsense_is_no_message() {
 #[test]
 fn a_dead_address_is_named_with_the_step() {
     let reported = dead_address::message(|cm, [here, server]| {
-        Session::connect(cm, &route(here, (server, 18515).into()), LIMITS).map(drop)
+        Session::connect(cm, &route(here, server.at(PortSpace::Tcp, 18515)), LIMITS).map(drop)
     });
     assert!(
         reported.starts_with("resolving 10.0.0.99:18515: "),

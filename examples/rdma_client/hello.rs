@@ -2,15 +2,16 @@
 //! library, where it would be compiled for all of them.
 #![expect(dead_code, reason = "each of them has one of the other ends")]
 
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{AddrInfo, CmId, QpInit, RdmaCm, Resolver, SendFlags, getaddrinfo};
+use bareverbs::cm::rdma::{
+    AddrInfo, AddressFamily, CmId, PortSpace, QpInit, RdmaCm, Resolver, SendFlags, getaddrinfo,
+};
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, WcStatus};
 use bareverbs_command_line::{PORTS, is_port};
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 use bpaf::Bpaf;
 
 use bareverbs_examples::Result;
@@ -34,10 +35,10 @@ pub(crate) const REPLY: &Message = b"good evening. :(";
 pub(crate) struct Options {
     /// The server's address.
     #[bpaf(short('s'), argument("ADDRESS"))]
-    server: Option<IpAddr>,
+    server: Option<Host>,
     /// The client's address.
     #[bpaf(short('b'), argument("ADDRESS"))]
-    client: Option<IpAddr>,
+    client: Option<Host>,
     /// Port.
     #[bpaf(
         short('p'),
@@ -93,9 +94,14 @@ impl Options {
         self.cards.run(&Hello(self, ends), roles)
     }
 
-    fn find(&self, host: IpAddr, hints: &AddrInfo) -> Result<AddrInfo> {
-        let (host, port) = (host.to_string(), self.port.to_string());
-        Ok(getaddrinfo(Some(&host), Some(&port), Some(hints))?)
+    fn find(&self, host: Host, hints: &AddrInfo) -> Result<AddrInfo> {
+        let port = self.port.to_string();
+        let (host, family) = match host {
+            Host::Ip(ip) => (ip.to_string(), None),
+            Host::Gid(gid) => (gid.to_ipv6().to_string(), Some(AddressFamily::Ib)),
+        };
+        let hints = AddrInfo { family, ..*hints };
+        Ok(getaddrinfo(Some(&host), Some(&port), Some(&hints))?)
     }
 }
 
@@ -115,7 +121,7 @@ impl Program for Hello<'_> {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Message> {
         let address = self.0.find(address, &AddrInfo::hints(true))?;
@@ -128,11 +134,11 @@ impl Program for Hello<'_> {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         _: bool,
     ) -> Result<Message> {
         let hints = AddrInfo {
-            src_addr: Some((here, 0).into()),
+            src_addr: Some(here.at(PortSpace::Tcp, 0)),
             ..AddrInfo::hints(false)
         };
         let message = (self.1.client)(cm, &self.0.find(server, &hints)?)?;
@@ -140,7 +146,7 @@ impl Program for Hello<'_> {
         Ok(message)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.0.port);
     }
 

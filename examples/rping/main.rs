@@ -11,7 +11,6 @@ mod report;
 mod tests;
 
 use std::error::Error;
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use bareverbs::verbs::Platform;
 use bareverbs_examples::channel::{self, SILENCE};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_examples::times::Times;
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 use cli::{MemoryKind, Options, options};
 use indicatif::{ProgressBar, ProgressStyle};
 use memory::{Indirect, OnDevice, Windows, device_memory};
@@ -48,12 +47,12 @@ impl Program for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<u32> {
         let address = AddrInfo {
             port_space: PortSpace::Tcp,
-            src_addr: Some((address, self.port).into()),
+            src_addr: Some(address.at(PortSpace::Tcp, self.port)),
             ..AddrInfo::hints(true)
         };
         let clients = ping::Clients {
@@ -95,7 +94,7 @@ impl Program for Options {
         &self,
         cm: &mut Cm<'_, '_>,
         about: &About,
-        ends: [IpAddr; 2],
+        ends: [Host; 2],
         both: bool,
     ) -> Result<Pinged> {
         ping(cm, self, ends, self.validate || both, about)
@@ -107,7 +106,7 @@ impl Program for Options {
         }
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 
@@ -123,14 +122,14 @@ impl Program for Options {
 fn ping<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     options: &Options,
-    [source, server]: [IpAddr; 2],
+    [source, server]: [Host; 2],
     validate: bool,
     about: &About,
 ) -> Result<Pinged> {
     let address = AddrInfo {
         port_space: PortSpace::Tcp,
-        src_addr: Some((source, 0).into()),
-        dst_addr: Some((server, options.port).into()),
+        src_addr: Some(source.at(PortSpace::Tcp, 0)),
+        dst_addr: Some(server.at(PortSpace::Tcp, options.port)),
         ..AddrInfo::hints(false)
     };
     let bar = if options.json || options.verbose {

@@ -9,14 +9,14 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port};
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 use bpaf::Bpaf;
 use service::{Client, Server};
 use stack::Stack;
@@ -94,10 +94,10 @@ impl Program for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Echoed> {
-        let mut server = Server::new(cm, SocketAddr::new(address, self.port))?;
+        let mut server = Server::new(cm, address.at(PortSpace::Tcp, self.port))?;
         let mut stack = Stack::new(cm, address)?;
         stack.socket().listen(self.tcp_port)?;
         listening();
@@ -118,11 +118,11 @@ impl Program for Options {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         both: bool,
     ) -> Result<Echoed> {
         let mut stack = Stack::new(cm, here)?;
-        stack.connect(SocketAddr::new(server, self.tcp_port))?;
+        stack.connect(server, self.tcp_port)?;
         let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
         let (mut sent, mut received) = (0, 0);
         let mut give_up = cm.now() + SILENCE;
@@ -149,7 +149,7 @@ impl Program for Options {
         Ok(echoed)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         let Self { port, tcp_port, .. } = self;
         println!("listening on {address} port {port}, and TCP port {tcp_port}");
     }

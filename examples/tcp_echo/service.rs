@@ -1,16 +1,15 @@
 //! The RDMA service: sixteen bytes there, sixteen back, as between rdma-core's `rdma_client` and `rdma_server`. Nothing in
 //! here blocks, as TCP has to go on meanwhile.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace, QpInit, SendFlags};
+use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace, QpInit, SendFlags, SockAddr};
 use bareverbs::verbs::mr::Buffer;
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Platform, Wc, WcStatus};
 
 use crate::Result;
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 
 /// Bytes of a message.
 const LEN: usize = 16;
@@ -71,7 +70,7 @@ pub(crate) struct Server<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Server<'d, P> {
-    pub(crate) fn new(cm: &mut Cm<'_, 'd, P>, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn new(cm: &mut Cm<'_, 'd, P>, address: SockAddr) -> Result<Self> {
         let channel = cm.create_event_channel()?;
         let listener = cm.create_id(Some(channel), 0, PortSpace::Tcp)?;
         cm.bind_addr(listener, address)?;
@@ -121,7 +120,7 @@ impl<'d, P: Platform> Server<'d, P> {
 
 pub(crate) struct Client<'d, P: Platform> {
     channel: ChannelId,
-    ends: [IpAddr; 2],
+    ends: [Host; 2],
     port: u16,
     verify: bool,
     peer: Option<Peer<'d, P>>,
@@ -134,7 +133,7 @@ impl<'d, P: Platform> Client<'d, P> {
     /// server does not do.
     pub(crate) fn new(
         cm: &mut Cm<'_, 'd, P>,
-        ends: [IpAddr; 2],
+        ends: [Host; 2],
         port: u16,
         times: u32,
         verify: bool,
@@ -168,8 +167,8 @@ impl<'d, P: Platform> Client<'d, P> {
         }
         let id = cm.create_id(Some(self.channel), 0, PortSpace::Tcp)?;
         let [here, server] = self.ends;
-        let here = SocketAddr::new(here, 0);
-        let server = SocketAddr::new(server, self.port);
+        let here = here.at(PortSpace::Tcp, 0);
+        let server = server.at(PortSpace::Tcp, self.port);
         Ok(cm.resolve_addr(id, Some(here), server, RESOLVE)?)
     }
 

@@ -1,6 +1,6 @@
 //! smoltcp with one socket, on the port that the connection manager finds its neighbours on.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::Inbox;
@@ -12,7 +12,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr};
 
 use crate::Result;
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 
 /// Frames that may wait to be read.
 const FRAMES: usize = 64;
@@ -37,11 +37,15 @@ fn instant(now: Duration) -> Instant {
     Instant::from_micros(now.as_micros() as i64)
 }
 
+/// What the stack needs.
+const ETHERNET: &str = "TCP beside RDMA needs an Ethernet port";
+
 impl Stack {
     /// At an address that the port has. The inbox stays with the port, so that its memory is given away.
-    pub(crate) fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, address: IpAddr) -> Result<Self> {
+    pub(crate) fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, address: Host) -> Result<Self> {
+        let address = address.ip().ok_or(ETHERNET)?;
         let now = instant(cm.now());
-        let neighbours = cm.resolver_mut();
+        let neighbours = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
         let metadata = vec![PacketMetadata::EMPTY; FRAMES].leak();
         neighbours.share(Inbox::new(metadata, vec![0; FRAMES * FRAME].leak()));
         let config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
@@ -69,7 +73,8 @@ impl Stack {
         self.sockets.get_mut(self.socket)
     }
 
-    pub(crate) fn connect(&mut self, server: SocketAddr) -> Result<()> {
+    pub(crate) fn connect(&mut self, server: Host, port: u16) -> Result<()> {
+        let server = SocketAddr::new(server.ip().ok_or(ETHERNET)?, port);
         let socket: &mut tcp::Socket<'_> = self.sockets.get_mut(self.socket);
         let context = self.interface.context();
         Ok(socket.connect(context, server, EPHEMERAL)?)
@@ -79,7 +84,8 @@ impl Stack {
     pub(crate) fn poll<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
         let now = instant(cm.now());
         let mut sent = [0; FRAME];
-        let mut port = cm.resolver_mut().port(&mut sent);
+        let port = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
+        let mut port = port.port(&mut sent);
         self.interface.poll(now, &mut port, &mut self.sockets);
         match port.take_error() {
             None => Ok(()),

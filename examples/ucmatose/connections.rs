@@ -1,9 +1,7 @@
 //! The connections of one end, from the first event to the last.
 
-use std::net::{IpAddr, SocketAddr};
-
 use bareverbs::cm::rdma::{
-    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, SendFlags,
+    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, SendFlags, SockAddr,
 };
 use bareverbs::verbs::Platform;
 
@@ -11,8 +9,7 @@ use crate::Result;
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
 };
-use bareverbs_node::Cm;
-use bareverbs_node::Unreached;
+use bareverbs_node::{Cm, Host, Unreached};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +60,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
     /// The server's part. `listening` is called once clients may come.
     pub(crate) fn serve(
         mut self,
-        address: SocketAddr,
+        address: SockAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         let listener = self
@@ -105,7 +102,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
     }
 
     /// The client's part.
-    pub(crate) fn work(mut self, here: IpAddr, server: SocketAddr) -> Result<Exchanged> {
+    pub(crate) fn work(mut self, here: Host, server: SockAddr) -> Result<Exchanged> {
         for number in 0..self.plan.amount.connections() {
             let id = self
                 .cm
@@ -115,7 +112,7 @@ impl<'c, 's, 'd, P: Platform> Connections<'c, 's, 'd, P> {
                 connected: false,
                 messages: None,
             });
-            let here = SocketAddr::new(here, 0);
+            let here = here.at(PortSpace::Tcp, 0);
             self.cm.resolve_addr(id, Some(here), server, RESOLVE)?;
         }
         while self.connecting > 0 {

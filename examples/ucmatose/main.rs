@@ -5,14 +5,14 @@ mod connections;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
+use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port, within};
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program;
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use connections::{Connections, Plan};
 
@@ -79,19 +79,19 @@ impl Exchange for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
-        let address = SocketAddr::new(address, self.port);
+        let address = address.at(PortSpace::Tcp, self.port);
         Connections::new(cm, self.plan())?.serve(address, listening)
     }
 
-    fn work(&self, cm: &mut Cm<'_, '_>, [here, server]: [IpAddr; 2], _: bool) -> Result<Exchanged> {
-        let server = SocketAddr::new(server, self.port);
+    fn work(&self, cm: &mut Cm<'_, '_>, [here, server]: [Host; 2], _: bool) -> Result<Exchanged> {
+        let server = server.at(PortSpace::Tcp, self.port);
         Connections::new(cm, self.plan())?.work(here, server)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 }

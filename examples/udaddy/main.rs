@@ -5,7 +5,6 @@ mod nodes;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
@@ -14,7 +13,7 @@ use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::datagrams;
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program;
-use bareverbs_node::Cm;
+use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use nodes::{Nodes, Plan};
 
@@ -82,24 +81,24 @@ impl Exchange for Options {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
-        let address = SocketAddr::new(address, self.port);
+        let address = address.at(self.port_space, self.port);
         Nodes::new(cm, self.plan())?.serve(address, listening)
     }
 
     fn work(
         &self,
         cm: &mut Cm<'_, '_>,
-        [here, server]: [IpAddr; 2],
+        [here, server]: [Host; 2],
         both: bool,
     ) -> Result<Exchanged> {
-        let server = SocketAddr::new(server, self.port);
+        let server = server.at(self.port_space, self.port);
         Nodes::new(cm, self.plan())?.work(here, server, both)
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 }

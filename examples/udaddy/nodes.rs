@@ -1,10 +1,9 @@
 //! The queue pairs of one end, from the first event to the last datagram.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{
-    ChannelId, CmEvent, CmId, EventType, IdOption, PortSpace, RdmaError, UDP_QKEY,
+    ChannelId, CmEvent, CmId, EventType, IdOption, PortSpace, RdmaError, SockAddr, UDP_QKEY,
 };
 use bareverbs::verbs::{Platform, Qpn, Wc, WcFlags};
 
@@ -13,8 +12,7 @@ use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
 };
-use bareverbs_node::Cm;
-use bareverbs_node::Unreached;
+use bareverbs_node::{Cm, Host, Unreached};
 
 /// How long to wait before a resolver is asked again.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -63,7 +61,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
     /// The server's part. `listening` is called once clients may come.
     pub(crate) fn serve(
         mut self,
-        address: SocketAddr,
+        address: SockAddr,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         let space = self.plan.port_space;
@@ -90,12 +88,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
     }
 
     /// The client's part. `verify`: the server is this program's, and returns what it received.
-    pub(crate) fn work(
-        mut self,
-        here: IpAddr,
-        server: SocketAddr,
-        verify: bool,
-    ) -> Result<Exchanged> {
+    pub(crate) fn work(mut self, here: Host, server: SockAddr, verify: bool) -> Result<Exchanged> {
         for number in 0..self.plan.amount.connections() {
             let space = self.plan.port_space;
             let id = self
@@ -105,7 +98,7 @@ impl<'c, 's, 'd, P: Platform> Nodes<'c, 's, 'd, P> {
             if let Some(tos) = self.plan.tos {
                 self.cm.set_option(id, IdOption::Tos(tos))?;
             }
-            let here = SocketAddr::new(here, 0);
+            let here = here.at(space, 0);
             self.cm.resolve_addr(id, Some(here), server, RESOLVE)?;
         }
         self.wait_for_all()?;

@@ -287,10 +287,7 @@ impl<P: Platform + Clone> Node<P> {
 
         let port = self.link(&device)?;
         let pd = device.default_pd().map_err(SetupStep::Host.failed())?;
-        let (mut host, mut subnet) = (
-            storage::host(),
-            SubnetMemory::for_connections(connections),
-        );
+        let (mut host, mut subnet) = (storage::host(), SubnetMemory::for_connections(connections));
         let resolver = match port.link_layer {
             LinkLayer::Ethernet => self.neighbours(&device, &pd, &mut host, seed)?,
             LinkLayer::InfiniBand => self.subnet(&device, &pd, &mut host, &mut subnet, seed)?,

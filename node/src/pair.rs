@@ -42,7 +42,10 @@ impl Pair {
     /// # Errors
     ///
     /// As [`open`](Self::open), and [`Error::PortKind`].
-    pub fn from_env(server: impl Into<NodeAddress>, client: impl Into<NodeAddress>) -> Result<Self, Error> {
+    pub fn from_env(
+        server: impl Into<NodeAddress>,
+        client: impl Into<NodeAddress>,
+    ) -> Result<Self, Error> {
         let ends = [server.into(), client.into()];
         Self::open_with(&DeviceName::from_env()?, ends, Options::from_env()?)
     }

@@ -81,7 +81,9 @@ fn what_a_port_cannot_have_is_refused() {
     let failure = |options, address: NodeAddress| {
         let other = NodeAddress::from([10, 0, 0, 9]);
         let pair = Pair::open_with(&[DeviceName::Model], [address, other], options).unwrap();
-        let refused = pair.server.run(|_| std::result::Result::<(), Error>::Ok(()));
+        let refused = pair
+            .server
+            .run(|_| std::result::Result::<(), Error>::Ok(()));
         refused.expect_err("refused")
     };
     let infiniband = Options {

@@ -1,8 +1,8 @@
 //! Which end of a connection a program is, or both, in the letters of rdma-core's `ucmatose` and its like.
 
-use std::net::IpAddr;
-
 use bpaf::Bpaf;
+
+use bareverbs_node::Host;
 
 use crate::Result;
 use crate::program::{Cards, Program, Roles, cards};
@@ -12,10 +12,11 @@ use crate::program::{Cards, Program, Roles, cards};
 pub struct Addresses {
     /// The server's address: here is a client, unless both ends are here.
     #[bpaf(short('s'), argument("ADDRESS"))]
-    pub server: Option<IpAddr>,
-    /// This end's address.
+    pub server: Option<Host>,
+    /// This end's address. On an InfiniBand port it may be gid:GID, and gid alone for whichever the port has; the server's may
+    /// be one as well.
     #[bpaf(short('b'), argument("ADDRESS"))]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<Host>,
     #[bpaf(external)]
     pub cards: Cards,
 }

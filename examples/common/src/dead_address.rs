@@ -1,8 +1,6 @@
 //! For the programs' tests: an address at which there is no host.
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use bareverbs_node::{Cm, Options, Pair};
+use bareverbs_node::{Cm, Host, Options, Pair};
 
 use crate::Result;
 
@@ -11,8 +9,8 @@ use crate::Result;
 /// # Panics
 ///
 /// If the client finds one.
-pub fn message<T>(client: impl FnOnce(&mut Cm<'_, '_>, [IpAddr; 2]) -> Result<T>) -> String {
-    let ends = [2, 99].map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+pub fn message<T>(client: impl FnOnce(&mut Cm<'_, '_>, [Host; 2]) -> Result<T>) -> String {
+    let ends = [2, 99].map(|last| Host::from([10, 0, 0, last]));
     let pair = Pair::open("model", [10, 0, 0, 1], ends[0]).expect("two models");
     let mut node = pair.client;
     *node.options_mut() = Options::for_connections(4);

@@ -1,8 +1,8 @@
 //! Which end of a connection a program is, or both, in the letters of rdma-core's `rping`.
 
-use std::net::IpAddr;
-
 use bpaf::Bpaf;
+
+use bareverbs_node::Host;
 
 use crate::Result;
 use crate::program::{Cards, Program, Roles, cards_with_letter};
@@ -17,12 +17,13 @@ pub struct Ends {
     /// Act as the client.
     #[bpaf(short('c'))]
     pub client: bool,
-    /// Address: of the server to connect to, or to listen on.
+    /// Address: of the server to connect to, or to listen on. On an InfiniBand port it may be gid:GID, and gid alone for this
+    /// end's.
     #[bpaf(short('a'), argument("ADDRESS"))]
-    pub address: Option<IpAddr>,
+    pub address: Option<Host>,
     /// This end's address, for a client on a card or a link; a server has the one that it listens on.
     #[bpaf(short('I'), argument("ADDRESS"))]
-    pub source: Option<IpAddr>,
+    pub source: Option<Host>,
     #[bpaf(external(cards_with_letter))]
     pub cards: Cards,
 }

@@ -1,7 +1,6 @@
 //! What programs have in common whose ends send each other messages over many queue pairs: how many, the messages of one
 //! queue pair, and what both ends count.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, QpInit};
@@ -13,7 +12,7 @@ use bpaf::Bpaf;
 
 use crate::Result;
 use crate::program::Program;
-use bareverbs_node::{About, Cm};
+use bareverbs_node::{About, Cm, Host};
 
 /// How long the other end may take for anything.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -87,15 +86,15 @@ pub trait Exchange: Sync {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged>;
 
     /// What [`Program::work`] does.
-    fn work(&self, cm: &mut Cm<'_, '_>, ends: [IpAddr; 2], both: bool) -> Result<Exchanged>;
+    fn work(&self, cm: &mut Cm<'_, '_>, ends: [Host; 2], both: bool) -> Result<Exchanged>;
 
     /// Says that the server waits for clients.
-    fn announce(&self, address: IpAddr);
+    fn announce(&self, address: Host);
 
     /// Whether the client found what the server's count has to come with.
     fn agree(&self, served: &Exchanged, found: &Exchanged) -> bool {
@@ -133,7 +132,7 @@ impl<E: Exchange> Program for E {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged> {
         Exchange::serve(self, cm, address, listening).map(|done| self.print_result("server", done))
@@ -143,13 +142,13 @@ impl<E: Exchange> Program for E {
         &self,
         cm: &mut Cm<'_, '_>,
         _: &About,
-        ends: [IpAddr; 2],
+        ends: [Host; 2],
         both: bool,
     ) -> Result<Exchanged> {
         Exchange::work(self, cm, ends, both).map(|done| self.print_result("client", done))
     }
 
-    fn announce(&self, address: IpAddr) {
+    fn announce(&self, address: Host) {
         Exchange::announce(self, address);
     }
 

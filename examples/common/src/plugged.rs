@@ -1,19 +1,50 @@
 //! The built-in device model with one port, and what that port is plugged into.
 
+use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use bareverbs_command_line::{EMPTY, List, concat, is_path};
+use bareverbs_command_line::{EMPTY, List, Named, concat, is_path};
+use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World};
 use bpaf::Bpaf;
-use connectx_model::Card;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault, Shown};
 use connectx_model::link::{Cable, Link};
 use connectx_model::pcap::Capture;
+use connectx_model::{Card, Config};
 
 use crate::Result;
+
+/// The link layers of a model's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelPort {
+    Ethernet,
+    Infiniband,
+}
+
+impl Named for ModelPort {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("ethernet", Self::Ethernet),
+        ("infiniband", Self::Infiniband),
+    ];
+}
+
+impl FromStr for ModelPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        Self::named(text)
+    }
+}
+
+impl fmt::Display for ModelPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// What the port of the model is plugged into, if not into another one's.
 #[derive(Bpaf, Debug, Clone)]
@@ -27,6 +58,15 @@ pub struct Plugged {
     /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
     #[bpaf(argument("NAME"), fallback(Card::ConnectX5), display_fallback)]
     pub card: Card,
+    /// With --device model: the link layer of its port, ethernet or infiniband. An InfiniBand port is set up as by a subnet
+    /// manager, and in the group of IP over InfiniBand.
+    #[bpaf(
+        long,
+        argument("LAYER"),
+        fallback(ModelPort::Ethernet),
+        display_fallback
+    )]
+    pub model_port: ModelPort,
     /// With --device model and one end: the wire that leads to the other end, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
     #[bpaf(argument("FAMILY:LOCAL,REMOTE"))]
@@ -44,6 +84,23 @@ pub struct Plugged {
 }
 
 impl Plugged {
+    /// A model that is number `unit`.
+    pub fn model(&self, unit: u8) -> Config {
+        let card = Config::card(self.card, unit);
+        match self.model_port {
+            ModelPort::Ethernet => card,
+            ModelPort::Infiniband => infiniband_port(card, unit),
+        }
+    }
+
+    /// What joins two ports.
+    pub fn network(&self) -> Box<dyn Link> {
+        match self.model_port {
+            ModelPort::Ethernet => Box::new(Cable::new()),
+            ModelPort::Infiniband => Subnet::of_numbered().link(2),
+        }
+    }
+
     /// The world around a model that is number `unit`: its MAC address is 02:c9:00:00:00:UNIT.
     pub fn world(&self, unit: u8, interrupts: bool) -> Result<World> {
         let address = self.link.as_ref().ok_or(
@@ -54,10 +111,10 @@ impl Plugged {
         let link: Box<dyn Link> = match &self.pcap {
             Some(path) => Box::new(
                 File::create(path)
-                    .and_then(|file| Capture::new(Cable::new(), file))
+                    .and_then(|file| Capture::new(self.network(), file))
                     .map_err(|error| format!("{}: {error}", path.display()))?,
             ),
-            None => Box::new(Cable::new()),
+            None => self.network(),
         };
         let mut rates = setting::none();
         for fault in &self.faults {
@@ -69,7 +126,7 @@ impl Plugged {
             eprintln!("faults {}, --fault-seed {seed}", Shown(rates));
         }
         let world = Builder::with_link(link, seed)
-            .function(connectx_model::Config::card(self.card, unit))
+            .function(self.model(unit))
             .exit(wire)
             .interrupts(u16::from(interrupts))
             .threaded();

@@ -1,16 +1,17 @@
 //! A program with two ends, and the cards that they are on: one end on one card, or both on two.
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
-use bareverbs::verbs::{Mac, Mtu};
+use bareverbs::verbs::{Gid, Mac, Mtu, Platform};
 use bareverbs_command_line::{List, concat, listed, parse, within};
 use bareverbs_in_process::Builder;
 use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
 use bareverbs_node::{
-    About, Address, Cm, DEVICE_VARIABLE, DeviceName, DevicePlatform, Node, Options,
+    About, Address, Cm, DEVICE_VARIABLE, DeviceName, DevicePlatform, Host, Node, NodeAddress,
+    Options,
 };
 use bpaf::{Bpaf, OptionParser, Parser, construct, long, parsers::NamedArg};
 
@@ -52,7 +53,7 @@ struct Nodes {
     /// The router to hosts that are not on the link.
     #[bpaf(argument("ADDRESS"))]
     gateway: Option<IpAddr>,
-    /// The VLAN that the address is in.
+    /// The VLAN that the address is in; on Ethernet.
     #[bpaf(long, argument("ID"), guard(within(1..=4094), "not 1 to 4094"), optional)]
     vlan: Option<u16>,
     /// This end's MAC address, for a virtual function that was given none.
@@ -74,8 +75,8 @@ fn cards_with(mtu: NamedArg) -> impl Parser<Cards> {
     let nodes = nodes();
     let mtu = mtu
         .help(
-            "Largest path MTU in bytes that a client asks for: 256 to 4096. On a card 1024 if not given, which fits the \
-             frames of 1500 bytes that networks carry by default.",
+            "Largest path MTU in bytes that a client asks for: 256 to 4096. On a card's Ethernet port 1024 if not given, \
+             which fits the frames of 1500 bytes that networks carry by default.",
         )
         .argument("BYTES")
         .parse(parse_mtu)
@@ -88,13 +89,13 @@ fn cards_with(mtu: NamedArg) -> impl Parser<Cards> {
 pub enum Roles {
     /// Both, at these addresses or at some.
     Both {
-        client: Option<IpAddr>,
-        server: Option<IpAddr>,
+        client: Option<Host>,
+        server: Option<Host>,
     },
-    Server(IpAddr),
+    Server(Host),
     Client {
-        here: IpAddr,
-        server: IpAddr,
+        here: Host,
+        server: Host,
     },
 }
 
@@ -102,6 +103,9 @@ impl Roles {
     /// That the two ends have an address each: a device finds itself at its own.
     fn check(self) -> Result<()> {
         match self {
+            Self::Client { server, .. } if server.is_own_gid() => {
+                Err("which GID has the server? It is to be named: gid:GID".into())
+            }
             Self::Both {
                 client: Some(client),
                 server: Some(server),
@@ -109,7 +113,7 @@ impl Roles {
             | Self::Client {
                 here: client,
                 server,
-            } if client == server => Err(format!(
+            } if client == server && !server.is_own_gid() => Err(format!(
                 "{server} is the client's address and the server's: each end needs its own"
             )
             .into()),
@@ -157,7 +161,7 @@ pub trait Program: Sync {
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
-        address: IpAddr,
+        address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Self::Served>;
 
@@ -166,7 +170,7 @@ pub trait Program: Sync {
         &self,
         cm: &mut Cm<'_, '_>,
         about: &About,
-        ends: [IpAddr; 2],
+        ends: [Host; 2],
         both: bool,
     ) -> Result<Self::Found>;
 
@@ -184,7 +188,7 @@ pub trait Program: Sync {
     }
 
     /// Says that the server waits for clients.
-    fn announce(&self, address: IpAddr);
+    fn announce(&self, address: Host);
 
     /// Holds the two ends against each other, if both ran here.
     fn compare(&self, served: &Self::Served, found: &Self::Found) -> Result<()>;
@@ -201,8 +205,10 @@ impl Cards {
         roles.check()?;
         match (&self.nodes.device[..], roles) {
             ([DeviceName::Model], Roles::Both { client, server }) => {
-                let card = |unit| connectx_model::Config::card(self.nodes.plugged.card, unit);
-                let builder = Builder::new().function(card(1)).function(card(2));
+                let plugged = &self.nodes.plugged;
+                let builder = Builder::with_link(plugged.network(), 0)
+                    .function(plugged.model(1))
+                    .function(plugged.model(2));
                 let world = Arc::new(builder.interrupts(self.nodes.interrupts.into()).threaded());
                 let platforms = [0, 1].map(|index| DevicePlatform::model(&world, index));
                 self.run_both(program, [client, server], platforms)
@@ -239,11 +245,33 @@ impl Cards {
         Ok(VfioDevice::open_with(card, vectors)?.into())
     }
 
-    /// How a program's node works, with this MTU if none is asked for.
-    fn options<A: Program>(&self, program: &A, mtu: Mtu) -> Options {
+    /// Where a node is, by the host that it is. What is about the network is for IP addresses.
+    fn place(&self, host: Host) -> Result<NodeAddress> {
+        let Nodes {
+            prefix,
+            gateway,
+            vlan,
+            ..
+        } = self.nodes;
+        match host {
+            Host::Ip(ip) => Ok(NodeAddress::Ip(Address {
+                ip,
+                prefix,
+                gateway,
+                vlan,
+            })),
+            Host::Gid(_) if prefix.is_some() || gateway.is_some() || vlan.is_some() => {
+                Err("--prefix, --gateway and --vlan are for IP addresses".into())
+            }
+            Host::Gid(gid) => Ok(NodeAddress::Gid(gid)),
+        }
+    }
+
+    /// How a program's node works, with this MTU on an Ethernet port if none is asked for.
+    fn options<A: Program>(&self, program: &A, mtu: Option<Mtu>) -> Options {
         let mut options = Options::for_connections(program.connections());
         options.interrupts = self.nodes.interrupts;
-        options.max_path_mtu = Some(self.mtu.unwrap_or(mtu));
+        options.max_path_mtu = self.mtu.or(mtu);
         options.patient = self.nodes.patient;
         options
     }
@@ -252,41 +280,44 @@ impl Cards {
     fn run_both<A: Program>(
         &self,
         program: &A,
-        [client, server]: [Option<IpAddr>; 2],
+        [client, server]: [Option<Host>; 2],
         mut platforms: [DevicePlatform; 2],
     ) -> Result<A::Found> {
-        let server = server.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+        let server = server.unwrap_or(Host::from([10, 0, 0, 1]));
         let client = client.unwrap_or(match server {
-            IpAddr::V4(address) => IpAddr::from((u32::from(address) ^ 3).to_be_bytes()),
-            IpAddr::V6(address) => IpAddr::from((u128::from(address) ^ 3).to_be_bytes()),
+            Host::Ip(IpAddr::V4(address)) => (u32::from(address) ^ 3).to_be_bytes().into(),
+            Host::Ip(IpAddr::V6(address)) => {
+                IpAddr::from((u128::from(address) ^ 3).to_be_bytes()).into()
+            }
+            Host::Gid(_) => Gid::ZERO.into(),
         });
         if A::CLIENT == 0 {
             platforms.reverse();
         }
         let [theirs, ours] = platforms;
-        let node = |platform, address: IpAddr| {
-            let address = Address {
-                vlan: self.nodes.vlan,
-                ..address.into()
-            };
-            Node::new(platform, address, self.options(program, Mtu::B4096))
-        };
-        let (theirs, ours) = (node(theirs, server), node(ours, client));
+        let [there, here] = [self.place(server)?, self.place(client)?];
+        let options = self.options(program, Some(Mtu::B4096));
+        let (theirs, ours) = (
+            Node::new(theirs, there, options),
+            Node::new(ours, here, options),
+        );
         let (listening, may_connect) = mpsc::channel();
 
         let (served, found) = std::thread::scope(|scope| {
             let served = scope.spawn(move || {
                 theirs
                     .run_with(|cm, about| {
+                        let server = named(cm, server)?;
                         program.serve(cm, server, &mut || {
                             // The client is gone only if it has failed, which it says itself.
-                            let _ = listening.send(about.clone());
+                            let _ = listening.send((about.clone(), server));
                         })
                     })
                     .inspect_err(|error| eprintln!("{}: server: {error}", program.name()))
             });
             let found = ours.run_with(|cm, about| {
-                let there = may_connect.recv().map_err(|_| "the server did not start")?;
+                let client = named(cm, client)?;
+                let (there, server) = may_connect.recv().map_err(|_| "the server did not start")?;
                 program.introduce("Server", &there);
                 program.introduce("Client", about);
                 program.work(cm, about, [client, server], true)
@@ -312,25 +343,20 @@ impl Cards {
         platform: DevicePlatform,
         card: &str,
     ) -> Result<Option<A::Found>> {
-        let ip = match roles {
+        let here = match roles {
             Roles::Server(here) | Roles::Client { here, .. } => here,
             Roles::Both { .. } => return Err("one card cannot be both ends'".into()),
         };
-        let address = Address {
-            ip,
-            prefix: self.nodes.prefix,
-            gateway: self.nodes.gateway,
-            vlan: self.nodes.vlan,
-        };
-        let mut options = self.options(program, Mtu::B1024);
+        let mut options = self.options(program, None);
         options.mac = self.nodes.mac;
-        Node::new(platform, address, options).run_with(|cm, about| {
+        Node::new(platform, self.place(here)?, options).run_with(|cm, about| {
             program.introduce(card, about);
-            let done = if let Roles::Client { here, server } = roles {
+            let here = named(cm, here)?;
+            let done = if let Roles::Client { server, .. } = roles {
                 program.work(cm, about, [here, server], false).map(Some)
             } else {
-                let mut announce = || program.announce(ip);
-                program.serve(cm, ip, &mut announce).map(|_| None)
+                let mut announce = || program.announce(here);
+                program.serve(cm, here, &mut announce).map(|_| None)
             };
             done.map_err(|error| {
                 print_error(program.name(), &*error);
@@ -338,6 +364,15 @@ impl Cards {
             })
         })
     }
+}
+
+/// A host of this port as others may name it.
+fn named<P: Platform>(cm: &Cm<'_, '_, P>, host: Host) -> Result<Host> {
+    Ok(if host.is_own_gid() {
+        cm.device().query_infiniband_gid(0)?.into()
+    } else {
+        host
+    })
 }
 
 /// The whole of a program: runs it as its command line says.
