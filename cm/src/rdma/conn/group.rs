@@ -96,37 +96,38 @@ pub(crate) fn group_neighbour(group: IpAddr) -> Neighbour {
     Neighbour::new(multicast_mac(group))
 }
 
-/// The GID of a group on InfiniBand. As Linux's RDMA CM does it for IPv4: IPoIB's rule, but with a signature of its own for
-/// `PortSpace::Udp`, so that its groups and those of the IP stack are apart.
-pub(crate) fn mgid(port_space: PortSpace, group: IpAddr, pkey: u16) -> [u8; 16] {
-    match group {
-        IpAddr::V6(group) => group.octets(),
-        IpAddr::V4(group) => {
-            let signature = if port_space == PortSpace::Udp {
-                0x01
-            } else {
-                0x1b
-            };
-            let [a, b, c, d] = group.octets();
-            let [high, low] = (pkey | FULL_MEMBER).to_be_bytes();
-            [
-                0xff,
-                0x12,
-                0x40,
-                signature,
-                high,
-                low,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                a & 0xf,
-                b,
-                c,
-                d,
-            ]
+/// Groups that Linux's RDMA CM takes for GIDs although they are given as IPv6 addresses, whatever their scope and flags:
+/// ff1x:a01b.
+const GID_LIKE: (u32, u32) = (0xfff0_ffff, 0xff10_a01b);
+
+/// The GID of a group on InfiniBand. As Linux's RDMA CM does it: IPoIB's rule, but with a signature of its own for
+/// `PortSpace::Udp`, so that its groups and those of the IP stack are apart. IPv6 groups are GIDs as they are, unless the id has
+/// IP addresses (`over_ip`).
+pub(crate) fn mgid(port_space: PortSpace, group: IpAddr, pkey: u16, over_ip: bool) -> [u8; 16] {
+    let mut mgid = match group {
+        IpAddr::V6(group) => {
+            let octets = group.octets();
+            let [a, b, c, d, ..] = octets;
+            let (mask, gid) = GID_LIKE;
+            if !over_ip || u32::from_be_bytes([a, b, c, d]) & mask == gid {
+                return octets;
+            }
+            // The last 80 bits.
+            let mut mgid = octets;
+            mgid[2] = 0x60;
+            mgid
         }
-    }
+        IpAddr::V4(group) => {
+            let [a, b, c, d] = group.octets();
+            [0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, a & 0xf, b, c, d]
+        }
+    };
+    let [high, low] = (pkey | FULL_MEMBER).to_be_bytes();
+    [mgid[0], mgid[1], mgid[4], mgid[5]] = [0xff, 0x12, high, low];
+    mgid[3] = if port_space == PortSpace::Udp {
+        0x01
+    } else {
+        0x1b
+    };
+    mgid
 }

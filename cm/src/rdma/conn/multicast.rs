@@ -24,7 +24,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Joins a multicast group (`rdma_join_multicast`). The id has to be bound to an address of the device. Its QP, if it has
     /// one, receives what is sent there from now on; another one has to be attached by the application.
     ///
-    /// On InfiniBand an IPv6 group is a GID as it is, and an IPv4 one means the GID that Linux's RDMA CM makes of it.
+    /// On InfiniBand an IPv6 group is a GID as it is; an IPv4 one, and of an id that has IP addresses an IPv6 one as well, means
+    /// the GID that Linux's RDMA CM makes of it.
     ///
     /// What follows is `MulticastJoin`, which says where to send ([`UdEvent`](crate::rdma::UdEvent)) and has `context` in
     /// [`arg`](crate::rdma::CmEvent::arg), or `MulticastError`.
@@ -147,7 +148,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (id, slot) = (self.ids.id_of(index), &self.ids[index]);
         let pkey = slot.route.address.pkey;
         let membership = Membership {
-            mgid: mgid(slot.port_space, join.group, pkey),
+            mgid: mgid(slot.port_space, join.group, pkey, slot.route.ip),
             port_gid: self.router.gid().0,
             pkey,
             qkey: UDP_QKEY,

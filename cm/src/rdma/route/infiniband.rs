@@ -10,6 +10,7 @@ use bareverbs_core::{Gid, Mtu, Platform};
 
 use crate::engine::Address;
 use crate::mad::sa::PathRecord;
+use crate::rdma::conn::group::mgid;
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
@@ -131,6 +132,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let source = source.ok_or(RdmaError::NoDevice(to))?;
         let gid = if self.resolver.has_address(to) {
             self.gid.0
+        } else if to.is_multicast() {
+            mgid(slot.port_space, to, slot.route.address.pkey, true)
         } else {
             match self.resolver.resolve(now, source, to) {
                 // Of a neighbour whose packets had no global header the GID comes with its answer.

@@ -253,3 +253,28 @@ fn hosts_that_are_not_there() {
     let event = hosts.expect(0, EventType::AddrError);
     assert_eq!(event.status, -rdma::errno::EHOSTUNREACH);
 }
+
+/// As Linux makes the groups' GIDs (`cma_set_mgid`): IPoIB's rule with the RDMA CM's signature, but for GIDs in IPv6's form.
+#[test]
+fn groups_by_ip_address() {
+    let mut hosts = Hosts::settled();
+    let [v4, v6] = addresses(0);
+    for (here, group, mgid) in [
+        (v4, "239.192.7.1", "ff12:4001:ffff::fc0:701"),
+        (v6, "ff15::7:1", "ff12:6001:ffff::7:1"),
+        (v6, "ff12:a01b:fe80::7:1", "ff12:a01b:fe80::7:1"),
+    ] {
+        let (group, channel): (IpAddr, _) = (group.parse().unwrap(), hosts.channels[0]);
+        let cm = &mut hosts.cms[0];
+        let id = cm.create_id(Some(channel), 0, PortSpace::Udp).unwrap();
+        let (here, there) = (SocketAddr::new(here, 0), SocketAddr::new(group, 0));
+        cm.resolve_addr(id, Some(here), there, SECOND).unwrap();
+        hosts.expect(0, EventType::AddrResolved);
+        hosts.cms[0].join_multicast(id, group, 0).unwrap();
+        let joined = hosts.expect(0, EventType::MulticastJoin);
+        let mgid: IpAddr = mgid.parse().unwrap();
+        assert_eq!(IpAddr::V6(joined.ud.ah_attr.dgid.to_ipv6()), mgid);
+        hosts.cms[0].leave_multicast(id, group).unwrap();
+        hosts.cms[0].destroy_id(id).unwrap();
+    }
+}
