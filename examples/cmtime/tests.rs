@@ -47,6 +47,16 @@ fn every_connection_is_timed_in_every_step() {
 }
 
 #[test]
+fn connections_on_infiniband_are_timed() {
+    for line in ["-c 20", "-c 20 -s gid --interrupts"] {
+        let line = format!("{line} --model-port infiniband");
+        let options = parse_line(&options(), &line).unwrap();
+        let times = options.addresses.run(&options).unwrap().unwrap();
+        assert_eq!(times.connections(), 20, "{line}");
+    }
+}
+
+#[test]
 fn a_dead_address_is_named_with_the_step() {
     let message = dead_address::message(|cm, [here, server]| {
         let plan = Plan {

@@ -416,12 +416,18 @@ fn right(wc: &Wc) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bareverbs_command_line::parse_line;
 
     #[test]
     fn both_ends_on_models() {
-        let none: &[&str] = &[];
-        let options = options().run_inner(none).expect("no option is needed");
-        options.ends.run(&options).expect("all is right");
+        for line in [
+            "",
+            "--model-port infiniband",
+            "--model-port infiniband -a gid",
+        ] {
+            let options = parse_line(&options(), line).expect(line);
+            options.ends.run(&options).expect(line);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
 mod conformance;
+mod infiniband;
 mod report;
 mod resources;
 mod selftest;

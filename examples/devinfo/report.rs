@@ -7,7 +7,7 @@ use bareverbs::verbs::{
     PortState, RoceVersion, Storage,
 };
 
-use super::{Result, settings, with_page_chunks};
+use super::{Result, infiniband, settings, with_page_chunks};
 use bareverbs_node::wait_for_link;
 
 /// How long a link may take to come up before it is shown as it is.
@@ -99,8 +99,13 @@ fn report<P: Platform>(
     report.number("subnet_timeout", port.subnet_timeout.into());
     report.number("rate_mbps", port.rate_mbps.into());
     report.text("port_guid", guid(port.port_guid));
-    report.text("mac", mac(port.mac));
+    if port.link_layer == LinkLayer::Ethernet {
+        report.text("mac", mac(port.mac));
+    }
     settings::report(&mut report, &device)?;
+    if port.link_layer == LinkLayer::InfiniBand {
+        infiniband::report(&mut report, &device, &port)?;
+    }
     for (index, entry) in device.gid_table() {
         let version = match entry.version {
             RoceVersion::V1 => "RoCE v1",
@@ -245,7 +250,7 @@ impl Report {
                 Value::Number(value) => value.to_string(),
                 Value::Hex(value) => format!("{value:#x}"),
             };
-            text.push_str(&format!("{indent}{:<28}{value}\n", format!("{name}:")));
+            text.push_str(&format!("{indent}{:<27} {value}\n", format!("{name}:")));
         }
         text
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bareverbs::verbs::{
     Config, Cqs, Device, EthernetDomain, EthernetTarget, FlowAction, FlowMatch, FlowRuleInit,
-    FlowSlot, ForwardInit, Forwarder, HashedPackets, PageChunks, Platform, Qps, Resources, Rqn,
-    RssHash, Srqs,
+    FlowSlot, ForwardInit, Forwarder, HashedPackets, LinkLayer, PageChunks, Platform, Qps,
+    Resources, Rqn, RssHash, Srqs,
 };
 
 use crate::{PERIOD, Result};
@@ -116,6 +116,16 @@ impl Forwarding {
             Device::open(one, Config::DEFAULT, here.storage())?,
             Device::open(two, Config::DEFAULT, there.storage())?,
         ];
+        if let Some(at) = devices
+            .iter()
+            .position(|device| device.capabilities().link_layer() == LinkLayer::InfiniBand)
+        {
+            let which = ["first", "second"][at];
+            return Err(format!(
+                "frames need Ethernet ports, and the {which} is an InfiniBand port"
+            )
+            .into());
+        }
         let rates = self.between(&devices, go_on)?;
         for device in devices {
             device.close()?;

@@ -1,6 +1,7 @@
 //! Frames through the forwarder on models, both ways: each exactly once, spread over the lanes, and those that do not fit counted.
 
-use connectx_model::Card;
+use bareverbs_in_process::Builder;
+use connectx_model::{Card, Config};
 
 use crate::generator::{Bed, Passed, Stream};
 use crate::ports::Forwarding;
@@ -54,12 +55,26 @@ fn addresses_kept_one_lane_long_frames() {
     run(&Bed::new(), one, long);
 }
 
+#[test]
+fn infiniband_ports_are_refused() {
+    let world = Builder::new()
+        .function(Config::new(1))
+        .function(Config::new(2).infiniband())
+        .threaded();
+    let refused = LANES.run([0, 1].map(|at| world.platform(at)), &mut |_| true);
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "frames need Ethernet ports, and the second is an InfiniBand port"
+    );
+}
+
 /// Cards that require the Ethernet header inline, with new addresses and with the old ones.
 #[test]
 fn cards_with_inline_headers() {
     let bed = || {
         Bed::with(|plain| {
-            let mut card = connectx_model::Config::card(Card::ConnectX4Lx, plain.mac[5]);
+            let mut card = Config::card(Card::ConnectX4Lx, plain.mac[5]);
             card.mac = plain.mac;
             card
         })

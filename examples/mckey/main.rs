@@ -50,7 +50,8 @@ struct Options {
     /// Act as the sender.
     #[bpaf(short('s'))]
     sender: bool,
-    /// This end's address; the receiver's, if both ends are here.
+    /// This end's address; the receiver's, if both ends are here. On an InfiniBand port it may be gid:GID, and gid alone for
+    /// whichever the port has; the group is not resolved then.
     #[bpaf(short('b'), argument("ADDRESS"))]
     bind: Option<Host>,
     #[bpaf(external)]

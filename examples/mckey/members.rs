@@ -105,6 +105,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
 
     /// Joins the group with all of them.
     pub(crate) fn join(&mut self, here: Host) -> Result<()> {
+        let by_ip = here.ip().is_some();
         let here = here.at(self.group.port_space, 0);
         let group = Host::Ip(self.group.address).at(self.group.port_space, 0);
         for number in 0..self.amount.connections() {
@@ -117,7 +118,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
                 messages: None,
                 there: None,
             });
-            if self.group.resolved {
+            if self.group.resolved && by_ip {
                 self.cm.resolve_addr(id, Some(here), group, RESOLVE)?;
             } else {
                 self.cm.bind_addr(id, here)?;

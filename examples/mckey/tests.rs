@@ -29,6 +29,13 @@ fn all_receivers_get_all_messages() {
         ("-M ::ffff:239.1.2.3", 1, 10),
         ("-M ff05::9 -c 2 -C 3 -S 4096", 2, 6),
         ("-c 2 -C 0", 2, 0),
+        ("-c 2 --model-port infiniband", 2, 20),
+        ("-c 2 -m ff15::7:1 -o --model-port infiniband", 2, 20),
+        (
+            "-c 2 -b gid -M ff12:a01b:fe80::7:1 --model-port infiniband",
+            2,
+            20,
+        ),
     ] {
         let exchanged = Exchanged {
             connections,

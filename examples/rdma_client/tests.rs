@@ -1,6 +1,6 @@
 //! Both ends on two device models.
 
-use bareverbs::cm::rdma::AddrInfo;
+use bareverbs::cm::rdma::{AddrInfo, PortSpace};
 use bareverbs_command_line::parse_line;
 
 use bareverbs_examples::dead_address;
@@ -24,6 +24,27 @@ fn the_command_line_is_sound() {
 fn each_end_receives_the_others_message() {
     assert_eq!(run(""), Ok(Some(*REPLY)));
     assert_eq!(run("-s fd00::1 -p 5"), Ok(Some(*REPLY)));
+    for line in ["", "-s fd00::1", "-s gid", "-s gid -b gid --interrupts"] {
+        let line = format!("--model-port infiniband {line}");
+        assert_eq!(run(&line), Ok(Some(*REPLY)), "{line}");
+    }
+}
+
+#[test]
+fn gids_are_without_networks_and_a_servers_is_to_be_named() {
+    for (line, why) in [
+        (
+            "--model-port infiniband -s gid --prefix 8",
+            "--prefix, --gateway and --vlan are for IP addresses",
+        ),
+        (
+            "--link udp:127.0.0.1:1,127.0.0.1:2 -s gid -b gid",
+            "which GID has the server?",
+        ),
+    ] {
+        let error = run(line).unwrap_err();
+        assert!(error.contains(why), "{line}: {error}");
+    }
 }
 
 #[test]
@@ -39,7 +60,7 @@ fn one_end_has_to_know_where_the_ends_are() {
 fn a_dead_address_is_named_with_the_step() {
     let reported = dead_address::message(|cm, [_, server]| {
         let address = AddrInfo {
-            dst_addr: Some((server, 7471).into()),
+            dst_addr: Some(server.at(PortSpace::Tcp, 7471)),
             ..AddrInfo::hints(false)
         };
         client(cm, &address)

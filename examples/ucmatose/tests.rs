@@ -1,5 +1,6 @@
 //! Both ends on two device models.
 
+use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::parse_line;
 
 use super::connections::Connections;
@@ -39,6 +40,9 @@ fn every_message_goes_both_ways() {
         ("-c 5", 5, 50),
         ("-c 3 -C 40 -S 5000 -t 96 -a 12 -m", 3, 120),
         ("-c 2 -S 0", 2, 0),
+        ("-c 4 -m --model-port infiniband", 4, 40),
+        ("-c 4 -s fd00::1 --model-port infiniband", 4, 40),
+        ("-c 4 -S 5000 -s gid --model-port infiniband", 4, 40),
     ] {
         let exchanged = Exchanged {
             connections,
@@ -53,7 +57,7 @@ fn every_message_goes_both_ways() {
 fn a_dead_address_is_named_with_the_step() {
     let options = parse_line(&options(), "").expect("defaults");
     let reported = dead_address::message(|cm, [here, server]| {
-        Connections::new(cm, options.plan())?.work(here, (server, options.port).into())
+        Connections::new(cm, options.plan())?.work(here, server.at(PortSpace::Tcp, options.port))
     });
     let address = format!("10.0.0.99:{}", options.port);
     assert!(

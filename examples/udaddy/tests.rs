@@ -40,6 +40,8 @@ fn every_datagram_goes_both_ways() {
         ("-c 5", 5, 50),
         ("-c 3 -C 40 -S 2048 -t 96 -p 0x0002", 3, 120),
         ("-c 2 -C 0", 2, 0),
+        ("-c 3 --model-port infiniband", 3, 30),
+        ("-c 3 -S 4096 -s gid --model-port infiniband", 3, 30),
     ] {
         let exchanged = Exchanged {
             connections,
@@ -61,7 +63,11 @@ fn what_no_packet_holds_is_refused() {
 fn a_dead_address_is_named_with_the_step() {
     let options = parse_line(&options(), "").expect("defaults");
     let reported = dead_address::message(|cm, [here, server]| {
-        Nodes::new(cm, options.plan())?.work(here, (server, options.port).into(), false)
+        Nodes::new(cm, options.plan())?.work(
+            here,
+            server.at(options.port_space, options.port),
+            false,
+        )
     });
     let address = format!("10.0.0.99:{}", options.port);
     assert!(
