@@ -244,11 +244,12 @@ syndromes! {
     QpModifyPd = 0x000a_0022, BadResource, "a transition with a protection domain that is not allocated";
     QpModifySendCq = 0x000a_0023, BadResource, "a transition with a send CQ that does not exist";
     QpModifyReceiveCq = 0x000a_0024, BadResource, "a transition with a receive CQ that does not exist";
-    QpMigration = 0x000a_0025, BadParam, "a migration state other than MIGRATED";
+    QpMigration = 0x000a_0025, BadParam, "a migration state that the driver does not set: ARMED, or another one without an alternate path";
     QpInputNumber = 0x000a_0026, BadParam, "CREATE_QP asking for a QP number";
     QpStride = 0x000a_0029, Limit, "CREATE_QP with receive WQEs beyond max_wqe_sz_rq";
     QpAtomic = 0x000a_002a, BadParam, "atomics of the peer without their capability";
     QpStreams = 0x000a_002c, BadParam, "CREATE_QP with streams of a DCI, which are not offered";
+    QpAlternatePath = 0x000a_002d, BadParam, "an alternate path where there are none, or to no port";
 
     SrqExhausted = 0x000b_0001, NoResources, "no shared receive queue left";
     SrqPd = 0x000b_0002, BadResource, "a shared receive queue in a protection domain that is not allocated";

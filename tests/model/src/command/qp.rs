@@ -13,7 +13,7 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qpc, QueryQpIn};
 use bareverbs_firmware_cmds::values::PathMigration;
 
-/// The only path migration state: there is no alternate path to migrate to.
+/// The path migration state of a QP without an alternate path.
 pub(super) const PM_MIGRATED: u8 = PathMigration::Migrated.number();
 
 /// The context as it lies in the host's pages: the state changes without commands and is kept elsewhere.

@@ -9,8 +9,10 @@ use super::{Call, Result};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
+use crate::objects::eq::event;
 use crate::objects::qp::kind;
-use crate::roce::env::{QpKind, QpState};
+use crate::port::lid::unicast;
+use crate::roce::env::{PathMigration, QpKind, QpState};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::qp::{
     Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn, Rtr2rtsQpIn,
@@ -243,16 +245,19 @@ fn apply(
     if from.st() != 0 && from.st() != qp.context.st() {
         return Err(Syndrome::QpTypeChanged.into());
     }
-    // iPXE leaves it at zero where it does not ask for a change.
-    let migration = mask & Opt::PM_STATE.bits() != 0 || from.pm_state() != 0;
-    if device.config.strict && migration && from.pm_state() != PM_MIGRATED {
-        return Err(Syndrome::QpMigration.into());
-    }
     let old = qp.context;
     let mut new = old;
     (transition.required)(&mut new, from);
     merge_optional(&mut new, from, mask);
     merge_always(device, &mut new, from)?;
+    check_migration(device, &new, from, mask)?;
+    let migrates = old.pm_state() == PM_ARMED
+        && new.pm_state() == PM_MIGRATED
+        && has_alternate(&new)
+        && device.migrates();
+    if migrates {
+        exchange_paths(&mut new);
+    }
     let place = qp.place;
     check_merged(device, &new, transition.to)?;
     device.restore(io, place, ObjectKind::Qp, qpn, &image(&new).0)?;
@@ -261,7 +266,78 @@ fn apply(
         qp.context = new;
     }
     device.enter_state(io, qpn, transition.to);
+    if migrates {
+        device.qp_event(io, qpn, event::PATH_MIGRATED);
+    }
     Ok(())
+}
+
+const PM_ARMED: u8 = PathMigration::Armed.number();
+const PM_REARM: u8 = PathMigration::Rearm.number();
+
+fn has_alternate(context: &Qpc) -> bool {
+    context.secondary_address_path().rlid() != 0
+}
+
+fn exchange_paths(context: &mut Qpc) {
+    let primary = *context.primary_address_path();
+    *context.primary_address_path_mut() = *context.secondary_address_path();
+    *context.secondary_address_path_mut() = primary;
+}
+
+/// What is asked for of path migration. Only the device arms a QP.
+fn check_migration(device: &Device, new: &Qpc, from: &Qpc, mask: u32) -> Result {
+    let has = |bit: Opt| mask & bit.bits() != 0;
+    let able =
+        device.migrates() && kind(new).is_some_and(|kind| kind.connected() && !kind.dynamic());
+    if has(Opt::ALT_ADDR_PATH) {
+        let path = new.secondary_address_path();
+        let ports = 1..=device.caps.general.num_ports();
+        if !able || !unicast(path.rlid()) || !ports.contains(&path.vhca_port_num()) {
+            return Err(Syndrome::QpAlternatePath.into());
+        }
+        if path.pkey_index() >= crate::port::vport::PKEYS {
+            return Err(Syndrome::QpPkey.into());
+        }
+    }
+    let state = from.pm_state();
+    let sound = match (has(Opt::PM_STATE), state) {
+        (_, PM_MIGRATED) => true,
+        (true, PM_REARM) if able => has_alternate(new),
+        // iPXE leaves it at zero where it does not ask for a change.
+        (false, 0) => true,
+        _ => !device.config.strict,
+    };
+    if sound {
+        Ok(())
+    } else {
+        Err(Syndrome::QpMigration.into())
+    }
+}
+
+impl Device {
+    /// Whether QPs of this device have alternate paths.
+    pub(crate) fn migrates(&self) -> bool {
+        self.caps.general.apm() && !self.ethernet()
+    }
+
+    /// A QP's migration state has changed, not by a command.
+    pub(crate) fn migrate(&mut self, io: &mut Io<'_>, qpn: u32, to: PathMigration) {
+        let Some(qp) = self.qps.get_mut(qpn) else {
+            return;
+        };
+        qp.context.set_pm_state(to.number());
+        if to == PathMigration::Migrated {
+            exchange_paths(&mut qp.context);
+        }
+        let (place, stored) = (qp.place, image(&qp.context));
+        if self
+            .restore(io, place, ObjectKind::Qp, qpn, &stored.0)
+            .is_err()
+        {
+            log::warn!("QP {qpn:#x} has migrated, and its context cannot be written");
+        }
+    }
 }
 
 /// What drivers send with every transition.
@@ -407,6 +483,7 @@ pub(super) fn to_reset(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2R
     qp.context.set_rre(false).set_rwe(false).set_rae(false);
     *qp.context.primary_address_path_mut() = Ads::ZERO;
     *qp.context.secondary_address_path_mut() = Ads::ZERO;
+    qp.context.set_pm_state(PM_MIGRATED);
     qp.sq_next = 0;
     qp.sq_posted = 0;
     qp.written = None;

@@ -10,9 +10,11 @@ pub(crate) mod event {
     use bareverbs_firmware_cmds::event::EventType;
 
     pub(crate) const COMP: u8 = EventType::Completion.number();
+    pub(crate) const PATH_MIGRATED: u8 = EventType::PathMigrated.number();
     pub(crate) const COMM_EST: u8 = EventType::CommunicationEstablished.number();
     pub(crate) const SQ_DRAINED: u8 = EventType::SqDrained.number();
     pub(crate) const CQ_ERROR: u8 = EventType::CqError.number();
+    pub(crate) const PATH_MIGRATION_FAILED: u8 = EventType::PathMigrationFailed.number();
     pub(crate) const WQ_CATAS: u8 = EventType::WqCatastrophic.number();
     pub(crate) const PORT_CHANGE: u8 = EventType::PortChange.number();
     pub(crate) const CMD: u8 = EventType::Command.number();

@@ -35,6 +35,11 @@ pub(crate) fn group(lid: u16) -> bool {
     (FIRST_MULTICAST_LID..PERMISSIVE_LID).contains(&lid)
 }
 
+/// Whether an identifier is that of a port.
+pub(crate) fn unicast(lid: u16) -> bool {
+    (1..FIRST_MULTICAST_LID).contains(&lid)
+}
+
 /// The address that carries a local identifier and a service level.
 pub(crate) fn mac(lid: u16, service_level: u8) -> [u8; 6] {
     let [high, low] = lid.to_be_bytes();

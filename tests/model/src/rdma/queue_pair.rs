@@ -4,7 +4,9 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::port::force_loopback;
 use crate::port::lid::LocalDestination;
-use crate::roce::env::{Encapsulation, Path, QpConfig, QpKind, QpState, RemoteAccess};
+use crate::roce::env::{
+    Alternate, Encapsulation, Path, PathMigration, QpConfig, QpKind, QpState, RemoteAccess,
+};
 use bareverbs_firmware_cmds::doorbell::{ReceiveRecord, SendRecord};
 use bareverbs_firmware_cmds::qp::Ads;
 use bareverbs_firmware_cmds::roce::RoceAddr;
@@ -117,6 +119,17 @@ impl Device {
         let kind = qp.kind()?;
         let context = &qp.context;
         let primary = context.primary_address_path();
+        let migration = PathMigration::from_number(context.pm_state())
+            .filter(|_| self.migrates() && kind.connected() && !kind.dynamic())
+            .unwrap_or(PathMigration::Migrated);
+        let secondary = context.secondary_address_path();
+        let alternate = (migration != PathMigration::Migrated && secondary.rlid() != 0)
+            .then(|| self.connected_path(secondary))
+            .flatten()
+            .map(|path| Alternate {
+                path,
+                pkey: self.vport.pkey(secondary.pkey_index()),
+            });
         let port_mtu = self.vport.path_mtu_code();
         let mtu = match context.mtu() {
             0 => port_mtu,
@@ -161,6 +174,8 @@ impl Device {
             } else {
                 None
             },
+            migration: alternate.map_or(PathMigration::Migrated, |_| migration),
+            alternate,
             advertise_credits: false,
             atomics_big_endian: self.caps.atomic.atomic_req_8B_endianness_mode() == 0,
         })

@@ -5,8 +5,8 @@ use crate::device::Device;
 use crate::objects::eq::event;
 use crate::objects::mkey::{Accessor, Right};
 use crate::roce::env::{
-    AccessError, BadWqe, Counter, Domain, Env, ErrorScope, QpEvent, QpState, RecvCompletion,
-    RecvWork, RemoteRight, SendCompletion, SendWork, Syndrome,
+    AccessError, BadWqe, Counter, Domain, Env, ErrorScope, PathMigration, QpConfig, QpEvent,
+    QpState, RecvCompletion, RecvWork, RemoteRight, SendCompletion, SendWork, Syndrome,
 };
 
 /// Device and host for the time of one call into a transport.
@@ -178,6 +178,8 @@ impl Env for View<'_, '_> {
             QpEvent::InvalidRequest => event::WQ_INVAL_REQ,
             QpEvent::AccessViolation => event::WQ_ACCESS,
             QpEvent::Fatal => event::WQ_CATAS,
+            QpEvent::PathMigrated => event::PATH_MIGRATED,
+            QpEvent::PathMigrationFailed => event::PATH_MIGRATION_FAILED,
         };
         self.device.qp_event(self.io, self.qpn, kind);
     }
@@ -199,6 +201,11 @@ impl Env for View<'_, '_> {
         // The rest of the queues is flushed behind what the transport has flushed itself.
         self.device.make_ready(self.qpn);
         self.device.drain_list(self.qpn);
+    }
+
+    fn migrate(&mut self, to: PathMigration) -> Option<QpConfig> {
+        self.device.migrate(self.io, self.qpn, to);
+        self.device.transport_config(self.qpn)
     }
 
     fn transmit(&mut self, frame: &mut Vec<u8>) {

@@ -102,7 +102,7 @@ impl Datagram {
             payload_len: work.len() as usize,
         };
         let template = Template::new(&Headers::new(to.path));
-        transmit(config.pkey, &template, env, scratch, out, |env, payload| {
+        transmit(config, &template, env, scratch, out, |env, payload| {
             gather(env, work, 0, payload)
         })
         .map_err(|_| Syndrome::LocalProtection)?;

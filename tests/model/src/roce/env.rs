@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub use super::counter::Counter;
 use super::opcode::Service;
 use bareverbs_firmware_cmds::cqe;
+pub use bareverbs_firmware_cmds::values::PathMigration;
 
 /// Queue pair type, as far as the wire is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +144,15 @@ pub struct Path {
     pub udp_source_port: u16,
 }
 
+/// The path that a QP migrates to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alternate {
+    /// The way to the peer.
+    pub path: Path,
+    /// P_Key on it.
+    pub pkey: u16,
+}
+
 /// What remote operations a QP lets in (`rre`, `rwe`, `rae` of the QPC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemoteAccess {
@@ -200,6 +210,10 @@ pub struct QpConfig {
     pub dc_key: u64,
     /// The way to the peer; meaningless for UD, GSI and DCI. DCT: what is the same for all peers. `None` before RTR.
     pub path: Option<Path>,
+    /// Path migration state (IBTA vol. 1, 17.2.8); other than migrated only with an alternate path.
+    pub migration: PathMigration,
+    /// Where the connection goes when `path` fails, unless it is migrated.
+    pub alternate: Option<Alternate>,
     /// Whether acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
     /// Whether atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
@@ -562,6 +576,10 @@ pub enum QpEvent {
     KeyViolation,
     /// A local work queue failed (EQE 0x05).
     Fatal,
+    /// The connection has gone over to the alternate path (EQE 0x01).
+    PathMigrated,
+    /// The peer has gone over to a path that is not the alternate one (EQE 0x07).
+    PathMigrationFailed,
 }
 
 /// How far an error reaches.
@@ -663,6 +681,9 @@ pub trait Env {
     /// The QP failed: the transport is in the error state already and has flushed what it held; the device changes the
     /// QPC's state and flushes what is still posted.
     fn enter_error(&mut self, scope: ErrorScope);
+
+    /// The path migration state has changed; with "migrated" the paths have changed places. Returns what results.
+    fn migrate(&mut self, to: PathMigration) -> Option<QpConfig>;
 
     /// Puts a frame on the wire (or, for the own address, into the device's loopback queue). The buffer may be another one
     /// afterwards, with whatever content.

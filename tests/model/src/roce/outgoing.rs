@@ -1,7 +1,7 @@
 //! Packets on their way out: what makes one differ from the next, and the buffer that it is built in. Also the numbers that
 //! the transport itself puts into packets, and finds in them.
 
-use super::env::{Counter, Env};
+use super::env::{Counter, Env, PathMigration, QpConfig};
 use super::opcode::Opcode;
 use super::packet::{Bth, Extended, PacketParts};
 use super::psn::Psn;
@@ -35,7 +35,7 @@ pub(super) struct Outgoing {
 
 /// Builds a frame and sends it; `fill` puts the payload in place, and nothing is sent when it fails.
 pub(super) fn transmit<E>(
-    pkey: u16,
+    config: &QpConfig,
     template: &Template,
     env: &mut dyn Env,
     scratch: &mut Scratch,
@@ -47,9 +47,8 @@ pub(super) fn transmit<E>(
         bth: &Bth {
             opcode: out.opcode,
             solicited: out.solicited,
-            // Path migration is never armed here; "migrated" is what both ends start in.
-            migration: true,
-            pkey,
+            migration: config.migration == PathMigration::Migrated,
+            pkey: config.pkey,
             fecn: false,
             becn: false,
             destination_qpn: out.destination_qpn,

@@ -8,7 +8,8 @@ use super::codes::Nak;
 use super::datagram::Datagram;
 use super::dynamic::Incomings;
 use super::env::{
-    Counter, Encapsulation, Env, ErrorScope, Path, QpConfig, QpEvent, QpKind, QpState, Syndrome,
+    Counter, Encapsulation, Env, ErrorScope, Path, PathMigration, QpConfig, QpEvent, QpKind,
+    QpState, Syndrome,
 };
 use super::headers::Headers;
 use super::memory::Fault;
@@ -18,6 +19,7 @@ use super::psn::Psn;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::template::Template;
+use crate::port::lid::lid;
 
 /// One QP's transport. See the module [`env`](super::env) for who calls what.
 pub struct Transport {
@@ -112,7 +114,15 @@ impl Transport {
                 self.datagram = Datagram::new(Psn::new(config.send_psn));
                 self.requester.reload_retries(&self.config);
             }
-            QpState::Rts => self.requester.reload_retries(&self.config),
+            QpState::Rts => {
+                self.requester.reload_retries(&self.config);
+                // The driver had it migrate.
+                if old.migration == PathMigration::Armed
+                    && config.migration == PathMigration::Migrated
+                {
+                    self.requester.change_path(&self.config, now);
+                }
+            }
             QpState::Sqd if config.kind == QpKind::Dct && old.state != QpState::Sqd => {
                 if let Some(incomings) = &mut self.incomings {
                     incomings.drain(env);
@@ -188,9 +198,18 @@ impl Transport {
         }
         if !self.belongs(packet) {
             env.count(Counter::PacketsDropped);
+            if self.config.migration == PathMigration::Armed && packet.repr.bth.migration {
+                self.refuse_migration(packet, env);
+            }
             return;
         }
         env.count(Counter::PacketsReceived);
+        match (self.config.migration, packet.repr.bth.migration) {
+            // The peer is to be armed as well, or is already.
+            (PathMigration::Rearm, false) => self.enter_migration(PathMigration::Armed, env),
+            (PathMigration::Armed, true) => self.migrate(env, now),
+            _ => {}
+        }
         if let Some(incomings) = &mut self.incomings {
             incomings.receive(&self.config, env, packet);
             return;
@@ -203,7 +222,7 @@ impl Transport {
             kind if kind.reliable() && packet.repr.bth.opcode.operation.is_response() => {
                 let result = self.requester.on_response(&self.config, env, packet, now);
                 if let Err(syndrome) = result {
-                    self.fail_requester(syndrome, env);
+                    self.migrate_or_fail(syndrome, env, now);
                 }
                 return;
             }
@@ -226,7 +245,7 @@ impl Transport {
             return;
         }
         if let Err(syndrome) = self.requester.on_timer(&self.config, env, now) {
-            self.fail_requester(syndrome, env);
+            self.migrate_or_fail(syndrome, env, now);
         }
     }
 
@@ -271,16 +290,62 @@ impl Transport {
                 .map(|it| it.path()),
             _ => config.path.as_ref(),
         };
+        let migrates = config.migration == PathMigration::Armed && bth.migration;
+        let (path, pkey) = match &config.alternate {
+            Some(alternate) if migrates => (Some(&alternate.path), alternate.pkey),
+            _ => (path, config.pkey),
+        };
         // The port has seen to the partitions of its management's QPs, which are members of all.
         let management = matches!(config.kind, QpKind::Gsi | QpKind::Smi);
         bth.opcode.service == config.kind.service()
             && direction
             && state
             && qpn_fits
-            && (management || pkey_matches(bth.pkey, config.pkey))
+            && (management || pkey_matches(bth.pkey, pkey))
             && (!config.kind.connected()
                 || config.kind == QpKind::Dct
-                || path.is_some_and(|path| is_peer(&packet.repr.headers.path, path)))
+                || path.is_some_and(|path| {
+                    let packet = &packet.repr.headers.path;
+                    is_peer(packet, path) && (!migrates || same_lids(packet, path))
+                }))
+    }
+
+    /// The path has failed: the connection goes over to the alternate one, or ends.
+    fn migrate_or_fail(&mut self, syndrome: Syndrome, env: &mut dyn Env, now: Duration) {
+        let lost = syndrome == Syndrome::TransportRetryExceeded;
+        if lost && self.config.migration == PathMigration::Armed {
+            self.migrate(env, now);
+        } else {
+            self.fail_requester(syndrome, env);
+        }
+    }
+
+    /// Goes over to the alternate path, and asks there again for what has no answer.
+    fn migrate(&mut self, env: &mut dyn Env, now: Duration) {
+        self.enter_migration(PathMigration::Migrated, env);
+        self.requester.change_path(&self.config, now);
+        env.event(QpEvent::PathMigrated);
+    }
+
+    fn enter_migration(&mut self, to: PathMigration, env: &mut dyn Env) {
+        if let Some(config) = env.migrate(to) {
+            if config.path != self.config.path {
+                self.template = template(&config);
+            }
+            self.config = config;
+        }
+    }
+
+    /// The peer says that it has migrated, on a path that is not the alternate one.
+    fn refuse_migration(&self, packet: &Packet<'_>, env: &mut dyn Env) {
+        let config = &self.config;
+        let bth = &packet.repr.bth;
+        let for_it = bth.destination_qpn == config.qpn
+            && bth.opcode.service == config.kind.service()
+            && matches!(config.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        if for_it {
+            env.event(QpEvent::PathMigrationFailed);
+        }
     }
 
     fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) {
@@ -327,6 +392,14 @@ fn template(config: &QpConfig) -> Option<Template> {
 /// Two P_Keys match when their low 15 bits are the same and not zero, and at least one side is a full member.
 pub(crate) fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
+}
+
+/// Whether a packet on an InfiniBand port came from and to the local identifiers of `path`: with a global header two paths
+/// differ in nothing else.
+fn same_lids(packet: &Path, path: &Path) -> bool {
+    let number = |mac| lid(mac).map(|(number, _)| number);
+    number(packet.source_mac) == number(path.destination_mac)
+        && number(packet.destination_mac) == number(path.source_mac)
 }
 
 /// Whether a packet came over `path`, the other way round. MAC addresses and UDP ports do not identify a peer.

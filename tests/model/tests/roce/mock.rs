@@ -330,6 +330,10 @@ impl Env for Mock {
         self.error = Some(scope);
     }
 
+    fn migrate(&mut self, _: PathMigration) -> Option<QpConfig> {
+        unreachable!("no alternate path is given")
+    }
+
     fn transmit(&mut self, frame: &mut Vec<u8>) {
         self.frames.push_back(std::mem::take(frame));
     }
@@ -416,6 +420,8 @@ pub(crate) fn config(kind: QpKind, side: usize, mtu: usize) -> QpConfig {
         qkey: 0x1111_1111,
         dc_key: 0,
         path: kind.connected().then(|| path_of(side)),
+        migration: PathMigration::Migrated,
+        alternate: None,
         advertise_credits: false,
         atomics_big_endian: false,
     }

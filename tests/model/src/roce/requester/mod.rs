@@ -113,6 +113,15 @@ impl Requester {
         self.rnr_left = config.rnr_retry;
     }
 
+    /// Asks again on another path for what has no answer.
+    pub(super) fn change_path(&mut self, config: &QpConfig, now: Duration) {
+        self.reload_retries(config);
+        self.went_back = false;
+        self.rnr_until = None;
+        self.go_back();
+        self.rearm(config, now);
+    }
+
     /// Takes a changed timeout over.
     pub(super) fn rearm(&mut self, config: &QpConfig, now: Duration) {
         self.deadline = if self.una == self.high || !config.kind.reliable() {
@@ -293,7 +302,7 @@ impl Requester {
         }
         let begin = u64::from(self.offset) * config.mtu as u64;
         let work = &message.work;
-        let sent = transmit(config.pkey, template, env, scratch, out, |env, payload| {
+        let sent = transmit(config, template, env, scratch, out, |env, payload| {
             gather(env, work, begin, payload)
         });
         if sent.is_err() {

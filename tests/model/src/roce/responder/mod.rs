@@ -473,7 +473,7 @@ impl Responder {
                 extended,
                 payload_len,
             };
-            let sent = transmit(config.pkey, template, env, scratch, out, |env, payload| {
+            let sent = transmit(config, template, env, scratch, out, |env, payload| {
                 if payload.is_empty() {
                     Ok(())
                 } else {
