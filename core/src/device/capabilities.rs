@@ -164,6 +164,12 @@ impl Capabilities {
         }
     }
 
+    /// Whether connections can have an alternate path ([`QpAttr::alt_ah_attr`](crate::QpAttr::alt_ah_attr)).
+    #[must_use]
+    pub const fn has_alternate_paths(&self) -> bool {
+        matches!(self.link_layer(), LinkLayer::InfiniBand) && self.hca.apm()
+    }
+
     /// Whether there are extended reliable connections. With ISSI 0 the device has them too, but not completions that
     /// could be assigned.
     #[must_use]

@@ -7,6 +7,19 @@ use crate::verbs::qp::caps::QpCap;
 use crate::verbs::qp::state::QpState;
 use bareverbs_firmware_cmds::numbers::Qpn;
 
+/// State of a connection's migration to its alternate path: `enum ibv_mig_state` (IBTA volume 1, 17.2.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum PathMigState {
+    /// On its path, with no other one; or it has gone over to the alternate path. Set while it is armed, it goes over.
+    #[default]
+    Migrated = 0,
+    /// An alternate path is loaded; armed once the peer has one as well, which its next packet says.
+    Rearm = 1,
+    /// Goes over to the alternate path when the path fails, or the peer does. The device sets it.
+    Armed = 2,
+}
+
 /// Attributes of a QP. Which of them count is said by a [`QpAttrMask`](crate::verbs::qp::QpAttrMask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpAttr {
@@ -44,7 +57,32 @@ pub struct QpAttr {
     pub retry_cnt: u8,
     /// Retries after an RNR NAK, 7 for ever (`RNR_RETRY`).
     pub rnr_retry: u8,
+    /// Path to the peer that the connection migrates to (`ALT_PATH`, with the three that follow). InfiniBand only.
+    pub alt_ah_attr: AhAttr,
+    /// Index into the P_Key table on the alternate path.
+    pub alt_pkey_index: u16,
+    /// Port number of the alternate path, from 1.
+    pub alt_port_num: u8,
+    /// Local ACK timeout on the alternate path, as `timeout`.
+    pub alt_timeout: u8,
+    /// Path migration state (`PATH_MIG_STATE`); the device alone sets [`Armed`](PathMigState::Armed).
+    pub path_mig_state: PathMigState,
 }
+
+const NO_PATH: AhAttr = AhAttr {
+    dgid: crate::types::gid::Gid::ZERO,
+    sgid_index: 0,
+    hop_limit: 0,
+    traffic_class: 0,
+    flow_label: 0,
+    sl: 0,
+    static_rate: 0,
+    dmac: [0; 6],
+    dlid: 0,
+    src_path_bits: 0,
+    port_num: 0,
+    force_loopback: false,
+};
 
 impl QpAttr {
     /// All attributes at their lowest.
@@ -57,20 +95,7 @@ impl QpAttr {
         sq_psn: 0,
         dest_qp_num: Qpn::from_low_bits(0),
         qp_access_flags: Access::empty(),
-        ah_attr: AhAttr {
-            dgid: crate::types::gid::Gid::ZERO,
-            sgid_index: 0,
-            hop_limit: 0,
-            traffic_class: 0,
-            flow_label: 0,
-            sl: 0,
-            static_rate: 0,
-            dmac: [0; 6],
-            dlid: 0,
-            src_path_bits: 0,
-            port_num: 0,
-            force_loopback: false,
-        },
+        ah_attr: NO_PATH,
         pkey_index: 0,
         max_rd_atomic: 0,
         max_dest_rd_atomic: 0,
@@ -79,6 +104,11 @@ impl QpAttr {
         timeout: 0,
         retry_cnt: 0,
         rnr_retry: 0,
+        alt_ah_attr: NO_PATH,
+        alt_pkey_index: 0,
+        alt_port_num: 1,
+        alt_timeout: 0,
+        path_mig_state: PathMigState::Migrated,
     };
 }
 

@@ -27,6 +27,7 @@
 //! }
 //! ```
 
+mod alternate;
 pub mod attr;
 pub mod caps;
 mod connect;
@@ -56,7 +57,7 @@ mod window;
 pub mod wr;
 mod xrc;
 
-pub use attr::{QpAttr, QueriedQp};
+pub use attr::{PathMigState, QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 pub use connect::Endpoint;
 pub use create::Qp;

@@ -379,8 +379,9 @@ impl<P: Platform> QpObject<'_, P> {
                 });
             }
         }
+        let pkeys = pkey_table_len(caps.pkey_table_size());
         if mask.contains(QpAttrMask::PKEY_INDEX) {
-            let limit = pkey_table_len(caps.pkey_table_size()) - 1;
+            let limit = pkeys - 1;
             if u32::from(attr.pkey_index) > limit {
                 return Err(ModifyError::Value {
                     attribute: QpAttrMask::PKEY_INDEX,
@@ -389,12 +390,7 @@ impl<P: Platform> QpObject<'_, P> {
                 });
             }
         }
-        for attribute in [QpAttrMask::ALT_PATH, QpAttrMask::PATH_MIG_STATE] {
-            // Path migration does not exist on RoCE, and Linux no longer has it on InfiniBand either.
-            if mask.contains(attribute) {
-                return Err(ModifyError::Unsupported { attribute });
-            }
-        }
+        self.check_alternate(attr, mask, pkeys)?;
         if mask.contains(QpAttrMask::AV) {
             let port = attr.ah_attr.port_num;
             let limit = u32::from(self.port);
@@ -491,7 +487,7 @@ impl<P: Platform> QpObject<'_, P> {
         if mask.intersects(QpAttrMask::ACCESS_FLAGS | QpAttrMask::MAX_DEST_RD_ATOMIC) {
             self.access(qpc, attr, mask)?;
         }
-        Ok(())
+        self.describe_alternate(qpc, attr, mask)
     }
 
     /// What the peer may do. Reads and atomics need responder resources, so they are off until their number is known
@@ -528,7 +524,7 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// The path of a connection. On RoCE the GID table entry decides the encapsulation, and the fields that only an
     /// InfiniBand link has stay 0.
-    fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
+    pub(super) fn path(&self, path: &mut Ads, ah: &AhAttr, dest_qpn: Qpn) -> Result<(), AhError> {
         if ah.force_loopback {
             if self.kind != QpKind::Rc {
                 return Err(AhError::ForceLoopbackNotRc);

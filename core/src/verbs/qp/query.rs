@@ -1,14 +1,14 @@
 //! Asking the firmware for a QP's attributes.
 
 use bareverbs_firmware_cmds::numbers::Qpn;
-use bareverbs_firmware_cmds::qp::QueryQpIn;
+use bareverbs_firmware_cmds::qp::{Ads, QueryQpIn};
 
 use crate::platform::Platform;
 use crate::types::ah::AhAttr;
 use crate::types::gid::Gid;
 use crate::types::port::{LinkLayer, Mtu};
 use crate::types::sge::Access;
-use crate::verbs::qp::attr::{QpAttr, QueriedQp};
+use crate::verbs::qp::attr::{PathMigState, QpAttr, QueriedQp};
 use crate::verbs::qp::modify::ModifyError;
 use crate::verbs::qp::object::QpObject;
 use crate::verbs::qp::state::{QpAttrMask, QpState};
@@ -34,8 +34,7 @@ impl<P: Platform> QpObject<'_, P> {
         access.set(Access::REMOTE_WRITE, qpc.rwe());
         access.set(Access::REMOTE_READ, qpc.rre());
         access.set(Access::REMOTE_ATOMIC, qpc.rae());
-        let mac_high = path.rmac_47_32().to_be_bytes();
-        let mac_low = path.rmac_31_0().to_be_bytes();
+        let alternate = qpc.secondary_address_path();
         let roce = self.device.capabilities().link_layer() == LinkLayer::Ethernet;
         let attr = QpAttr {
             qp_state,
@@ -46,27 +45,7 @@ impl<P: Platform> QpObject<'_, P> {
             sq_psn: qpc.next_send_psn(),
             dest_qp_num: Qpn::from_low_bits(qpc.remote_qpn()),
             qp_access_flags: access,
-            ah_attr: AhAttr {
-                dgid: Gid(*path.rgid_rip()),
-                sgid_index: path.src_addr_index().into(),
-                hop_limit: path.hop_limit(),
-                traffic_class: path.tclass(),
-                flow_label: path.flow_label(),
-                sl: if roce { path.eth_prio() } else { path.sl() },
-                static_rate: path.stat_rate(),
-                dmac: [
-                    mac_high[0],
-                    mac_high[1],
-                    mac_low[0],
-                    mac_low[1],
-                    mac_low[2],
-                    mac_low[3],
-                ],
-                dlid: path.rlid(),
-                src_path_bits: path.mlid(),
-                port_num: path.vhca_port_num(),
-                force_loopback: path.fl(),
-            },
+            ah_attr: from_path(path, roce),
             pkey_index: path.pkey_index(),
             max_rd_atomic: 1 << qpc.log_sra_max(),
             max_dest_rd_atomic: 1 << qpc.log_rra_max(),
@@ -75,6 +54,11 @@ impl<P: Platform> QpObject<'_, P> {
             timeout: path.ack_timeout(),
             retry_cnt: qpc.retry_count(),
             rnr_retry: qpc.rnr_retry(),
+            alt_ah_attr: from_path(alternate, roce),
+            alt_pkey_index: alternate.pkey_index(),
+            alt_port_num: alternate.vhca_port_num(),
+            alt_timeout: alternate.ack_timeout(),
+            path_mig_state: PathMigState::from_qpc(qpc.pm_state()),
         };
         Ok(QueriedQp {
             attr,
@@ -82,5 +66,22 @@ impl<P: Platform> QpObject<'_, P> {
             sq_sig_all: self.sq_sig_all,
             sq_draining: qpc.state() == 7,
         })
+    }
+}
+
+fn from_path(path: &Ads, roce: bool) -> AhAttr {
+    AhAttr {
+        dgid: Gid(*path.rgid_rip()),
+        sgid_index: path.src_addr_index().into(),
+        hop_limit: path.hop_limit(),
+        traffic_class: path.tclass(),
+        flow_label: path.flow_label(),
+        sl: if roce { path.eth_prio() } else { path.sl() },
+        static_rate: path.stat_rate(),
+        dmac: path.rmac(),
+        dlid: path.rlid(),
+        src_path_bits: path.mlid(),
+        port_num: path.vhca_port_num(),
+        force_loopback: path.fl(),
     }
 }

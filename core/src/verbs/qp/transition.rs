@@ -36,15 +36,15 @@ pub(super) fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> Opt {
         (QpKind::Uc, Init, Init) => Opt::RWE | Opt::PKEY_INDEX | Opt::PRI_PORT,
         (QpKind::Ud | QpKind::Gsi, Init, Init) => Opt::PKEY_INDEX | Opt::Q_KEY | Opt::PRI_PORT,
         (QpKind::Rc | QpKind::XrcSend | QpKind::XrcRecv, Init, Rtr) => {
-            Opt::ACCESS | Opt::PKEY_INDEX
+            Opt::ALT_ADDR_PATH | Opt::ACCESS | Opt::PKEY_INDEX
         }
-        (QpKind::Uc, Init, Rtr) => Opt::RWE | Opt::PKEY_INDEX,
+        (QpKind::Uc, Init, Rtr) => Opt::ALT_ADDR_PATH | Opt::RWE | Opt::PKEY_INDEX,
         (QpKind::Ud | QpKind::Gsi, Init, Rtr) => Opt::PKEY_INDEX | Opt::Q_KEY,
         (QpKind::Rc | QpKind::XrcRecv, Rtr | Rts | Sqd, Rts) => {
-            Opt::ACCESS | Opt::PM_STATE | Opt::RNR_TIMEOUT
+            Opt::ALT_ADDR_PATH | Opt::ACCESS | Opt::PM_STATE | Opt::RNR_TIMEOUT
         }
-        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => Opt::ACCESS | Opt::PM_STATE,
-        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => Opt::RWE | Opt::PM_STATE,
+        (QpKind::XrcSend, Rtr | Rts | Sqd, Rts) => Opt::ALT_ADDR_PATH | Opt::ACCESS | Opt::PM_STATE,
+        (QpKind::Uc, Rtr | Rts | Sqd, Rts) => Opt::ALT_ADDR_PATH | Opt::RWE | Opt::PM_STATE,
         (QpKind::Uc, Sqe, Rts) => Opt::RWE,
         (QpKind::Ud | QpKind::Gsi, Rtr | Rts | Sqd | Sqe, Rts) => Opt::Q_KEY,
         _ => Opt::empty(),
@@ -60,6 +60,7 @@ pub(super) fn given_bits(mask: QpAttrMask) -> Opt {
         (QpAttrMask::QKEY, Opt::Q_KEY),
         (QpAttrMask::MIN_RNR_TIMER, Opt::RNR_TIMEOUT),
         (QpAttrMask::PATH_MIG_STATE, Opt::PM_STATE),
+        (QpAttrMask::ALT_PATH, Opt::ALT_ADDR_PATH),
         (QpAttrMask::PORT, Opt::PRI_PORT),
     ];
     table
