@@ -6,10 +6,10 @@
 use std::ffi::{c_int, c_uint};
 use std::mem::zeroed;
 
-use bareverbs_node::verbs::{Access, AhAttr, Mtu, QpAttr, QpAttrMask, QpState, Qpn};
+use bareverbs_node::verbs::{Access, AhAttr, Mtu, PathMigState, QpAttr, QpAttrMask, QpState, Qpn};
 
 use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
-use crate::abi::objects::{ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
+use crate::abi::objects::{ibv_ah_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::failure::{Errno, Result, as_errno};
 use crate::path;
 use crate::qp::{self, QpObject};
@@ -38,6 +38,9 @@ fn from_c(attr: &ibv_qp_attr, mask: QpAttrMask) -> Result<QpAttr> {
         timeout: attr.timeout,
         retry_cnt: attr.retry_cnt,
         rnr_retry: attr.rnr_retry,
+        alt_pkey_index: attr.alt_pkey_index,
+        alt_port_num: attr.alt_port_num,
+        alt_timeout: attr.alt_timeout,
         ..QpAttr::DEFAULT
     };
     // What the mask does not name was not necessarily given.
@@ -50,6 +53,17 @@ fn from_c(attr: &ibv_qp_attr, mask: QpAttrMask) -> Result<QpAttr> {
     if mask.contains(QpAttrMask::PATH_MTU) {
         let number = u8::try_from(attr.path_mtu).map_err(|_| Errno::EINVAL)?;
         found.path_mtu = Mtu::from_number(number).ok_or(Errno::EINVAL)?;
+    }
+    if mask.contains(QpAttrMask::PATH_MIG_STATE) {
+        let known = [
+            PathMigState::Migrated,
+            PathMigState::Rearm,
+            PathMigState::Armed,
+        ];
+        let state = known
+            .into_iter()
+            .find(|state| *state as c_int == attr.path_mig_state);
+        found.path_mig_state = state.ok_or(Errno::EINVAL)?;
     }
     Ok(found)
 }
@@ -75,6 +89,11 @@ pub(crate) fn to_c(attr: &QpAttr) -> ibv_qp_attr {
     found.timeout = attr.timeout;
     found.retry_cnt = attr.retry_cnt;
     found.rnr_retry = attr.rnr_retry;
+    found.alt_ah_attr = path::to_c(&attr.alt_ah_attr);
+    found.alt_pkey_index = attr.alt_pkey_index;
+    found.alt_port_num = attr.alt_port_num;
+    found.alt_timeout = attr.alt_timeout;
+    found.path_mig_state = attr.path_mig_state as c_int;
     found
 }
 
@@ -108,15 +127,18 @@ pub unsafe extern "C" fn ibv_modify_qp(
         let mask = mask.difference(unused(object.ex.qp_base.qp_type));
         let mut to = from_c(attr, mask)?;
         if mask.contains(QpAttrMask::AV) {
-            to.ah_attr = path_of(object, attr)?;
+            to.ah_attr = path_of(object, &attr.ah_attr)?;
+        }
+        if mask.contains(QpAttrMask::ALT_PATH) {
+            to.alt_ah_attr = path_of(object, &attr.alt_ah_attr)?;
         }
         object.modify(&to, mask)
     })
 }
 
-fn path_of(object: &QpObject, attr: &ibv_qp_attr) -> Result<AhAttr> {
+fn path_of(object: &QpObject, attr: &ibv_ah_attr) -> Result<AhAttr> {
     let connection = object.ex.qp_base.qp_type == IBV_QPT_RC;
-    path::from_c(object.hca, &attr.ah_attr, connection)
+    path::from_c(object.hca, attr, connection)
 }
 
 /// Asks the device for a QP's attributes: `ibv_query_qp`. All of them are there, whatever the mask.

@@ -61,6 +61,9 @@ fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
     let srq_sge = (u32::from(caps.hca.max_wqe_sz_rq()).min(2048) / 16).saturating_sub(1);
     let mut flags =
         IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+    if caps.has_alternate_paths() {
+        flags |= IBV_DEVICE_AUTO_PATH_MIG;
+    }
     if caps.has_xrc() {
         flags |= IBV_DEVICE_XRC;
     }

@@ -23,6 +23,7 @@ pub const PHYS_STATE_LINK_UP: u8 = 5;
 pub const IBV_ATOMIC_NONE: c_int = 0;
 pub const IBV_ATOMIC_HCA: c_int = 1;
 
+pub const IBV_DEVICE_AUTO_PATH_MIG: c_uint = 1 << 4;
 pub const IBV_DEVICE_PORT_ACTIVE_EVENT: c_uint = 1 << 10;
 pub const IBV_DEVICE_SYS_IMAGE_GUID: c_uint = 1 << 11;
 pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
