@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, Gid, Mtu, PageChunks, Pd, Qp, QpAttr,
-    QpCap, QpInitAttr, QpType, Qps, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq, Srqs, Wc,
-    WcOpcode, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, Gid, LinkLayer, Mtu, PageChunks, Pd,
+    Qp, QpAttr, QpCap, QpInitAttr, QpType, Qps, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq,
+    Srqs, Wc, WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, World, bring_up};
 use connectx_model::Config as Card;
@@ -77,6 +77,12 @@ pub(crate) fn bad_cable(seed: u64, test: impl FnOnce(&Lab<'_>)) {
 }
 
 pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
+    run_on(world, LinkLayer::Ethernet, test);
+}
+
+/// The same on ports of a link layer; those of InfiniBand get no addresses.
+pub(crate) fn run_on(world: &World, link_layer: LinkLayer, test: impl FnOnce(&Lab<'_>)) {
+    let ethernet = link_layer == LinkLayer::Ethernet;
     let mut resources = [
         Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
         Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
@@ -87,7 +93,11 @@ pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
         let open = |node: usize, storage| {
             let address = [10, 0, 0, node as u8 + 1].into();
             let platform = seam::platform(world, node);
-            bring_up(platform, Config::DEFAULT, storage, &[address])
+            if ethernet {
+                bring_up(platform, Config::DEFAULT, storage, &[address])
+            } else {
+                Device::open(platform, Config::DEFAULT, storage).expect("bring-up")
+            }
         };
         let devices = [open(0, first.storage()), open(1, second.storage())];
         {
@@ -95,7 +105,11 @@ pub(crate) fn run(world: &World, test: impl FnOnce(&Lab<'_>)) {
                 device: &devices[node],
                 pd: devices[node].alloc_pd().expect("PD"),
                 gid: Gid::from_ipv4([10, 0, 0, node as u8 + 1].into()),
-                mac: devices[node].mac().expect("MAC"),
+                mac: if ethernet {
+                    devices[node].mac().expect("MAC")
+                } else {
+                    [0; 6]
+                },
             };
             test(&Lab {
                 world,

@@ -1,5 +1,6 @@
 //! Verbs over the wire between two cards: every service, what arrives, and what goes wrong.
 
+mod alternate_paths;
 mod atomics;
 mod clocks;
 mod completion_queues;
