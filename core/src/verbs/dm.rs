@@ -56,11 +56,13 @@ impl<'d, P: Platform> Device<'d, P> {
     /// Allocates device memory: `ibv_alloc_dm`. What is in it is not defined.
     ///
     /// # Errors
-    /// [`MrError::NoDeviceMemory`], [`MrError::Empty`], [`MrError::TooLong`], [`MrError::DmAlignment`],
+    /// [`MrError::Unsupported`], [`MrError::Empty`], [`MrError::TooLong`], [`MrError::Size`] of `log_align_req`,
     /// [`MrError::DmOutsideBar`], and the firmware's.
     pub fn alloc_dm(&'d self, attr: AllocDmAttr) -> Result<Dm<'d, P>, MrError> {
         let caps = self.query_device_memory().map_err(MrError::Command)?;
-        let caps = caps.ok_or(MrError::NoDeviceMemory)?;
+        let caps = caps.ok_or(MrError::Unsupported {
+            what: "memory for programs (cmd_hca_cap.device_memory, device_mem_cap.memic)",
+        })?;
         let AllocDmAttr {
             length: len,
             log_align_req,
@@ -76,9 +78,10 @@ impl<'d, P: Platform> Device<'d, P> {
             .ok_or(MrError::TooLong { len, limit })?;
         let most = caps.log_max_memic_addr_alignment();
         if log_align_req > most {
-            return Err(MrError::DmAlignment {
-                log_align_req,
-                limit: most,
+            return Err(MrError::Size {
+                field: "log_align_req",
+                asked: log_align_req.into(),
+                limit: most.into(),
             });
         }
         let outside = |start| MrError::DmOutsideBar { start };

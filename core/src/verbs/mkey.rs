@@ -77,27 +77,32 @@ impl MkeyInitAttr {
 
     /// Why the device has no such key.
     fn check(&self, caps: &Capabilities) -> Result<(), MrError> {
-        let no = |capability| Err(MrError::NoIndirectKeys { capability });
+        let no = |what| Err(MrError::Unsupported { what });
         if caps.max_klm_list_size() == 0 {
-            return no("log_max_klm_list_size");
+            return no("indirect keys (cmd_hca_cap.log_max_klm_list_size)");
         }
         if caps.hca.umr_indirect_mkey_disabled() {
-            return no("umr_indirect_mkey_disabled");
+            return no("indirect keys (cmd_hca_cap.umr_indirect_mkey_disabled)");
         }
         if let MkeyEntries::Ksm { log_size } = self.entries {
             if !caps.hca.fixed_buffer_size() {
-                return no("fixed_buffer_size");
+                return no("keys of pieces of one size (cmd_hca_cap.fixed_buffer_size)");
             }
             if !(12..=30).contains(&log_size) {
-                return Err(MrError::EntrySize { log_size });
+                return Err(MrError::Size {
+                    field: "log_size (12 or more)",
+                    asked: log_size.into(),
+                    limit: 30,
+                });
             }
         }
         let limit = caps.max_klm_list_size();
         match self.max_entries.checked_next_multiple_of(LIST_UNIT as u32) {
             Some(1..) if self.max_entries <= limit => Ok(()),
-            _ => Err(MrError::TooManyEntries {
-                asked: self.max_entries,
-                limit,
+            _ => Err(MrError::Size {
+                field: "max_entries (1 or more)",
+                asked: self.max_entries.into(),
+                limit: limit.into(),
             }),
         }
     }
@@ -114,7 +119,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// Creates an indirect key, which is closed: `mlx5dv_create_mkey`.
     ///
     /// # Errors
-    /// [`MrError::NoIndirectKeys`], [`MrError::TooManyEntries`], [`MrError::EntrySize`], and the firmware's.
+    /// [`MrError::Unsupported`], [`MrError::Size`], and the firmware's.
     pub fn create_mkey(&self, attr: MkeyInitAttr) -> Result<Mkey<'d, P>, MrError> {
         let device = self.device;
         attr.check(device.capabilities())?;

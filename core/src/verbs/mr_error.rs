@@ -19,37 +19,20 @@ pub enum MrError {
     /// [`Access::REMOTE_ATOMIC`] was asked for, and the device has no atomics as verbs define them
     /// ([`Capabilities::has_atomics`](crate::Capabilities::has_atomics)).
     NoAtomics,
-    /// A memory window was asked for, and the device has none
-    /// ([`Capabilities::has_memory_windows`](crate::Capabilities::has_memory_windows)).
-    NoWindows,
-    /// A null region was asked for, and the device has none (`cmd_hca_cap.dump_fill_mkey`).
-    NoNullMr,
-    /// An indirect key was asked for, and the device has none, or none of this kind.
-    NoIndirectKeys {
-        /// The field of `cmd_hca_cap` that says so.
-        capability: &'static str,
+    /// The device has no memory windows, null regions, device memory, or indirect keys of the kind that was asked for.
+    // A text, which is in programs that ask for it only.
+    Unsupported {
+        /// Which of them, and the capability that says so.
+        what: &'static str,
     },
-    /// An indirect key's list would have no entry, or more than the device allows
-    /// ([`Capabilities::max_klm_list_size`](crate::Capabilities::max_klm_list_size)).
-    TooManyEntries {
-        /// How many were asked for.
-        asked: u32,
-        /// The most.
-        limit: u32,
-    },
-    /// The pieces of an indirect key cannot have this size.
-    EntrySize {
-        /// Binary logarithm of the size; 12 to 30 are possible.
-        log_size: u8,
-    },
-    /// Device memory was asked for, and the device has none (`cmd_hca_cap.device_memory`, `device_mem_cap.memic`).
-    NoDeviceMemory,
-    /// Device memory was asked for with an alignment that the device does not have.
-    DmAlignment {
-        /// Binary logarithm of what was asked for.
-        log_align_req: u8,
-        /// Binary logarithm of the largest (`device_mem_cap.log_max_memic_addr_alignment`).
-        limit: u8,
+    /// A size is outside of what the device, or the interface, allows.
+    Size {
+        /// Which one, and its smallest value unless that is 0.
+        field: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// The largest possible.
+        limit: u64,
     },
     /// The device shows its memory at a place of BAR 0 that the platform does not reach, or that is not where it said.
     DmOutsideBar {
@@ -95,33 +78,6 @@ pub enum MrError {
     Command(CommandError),
 }
 
-impl MrError {
-    /// What is outside of a range, with one format for all.
-    fn beyond(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, asked, most): (_, u64, u64) = match *self {
-            Self::TooLong { len, limit } => ("the bytes of a region", len as u64, limit),
-            Self::TooManyEntries { asked, limit } => {
-                ("an indirect key's entries", asked.into(), limit.into())
-            }
-            Self::EntrySize { log_size } => (
-                "the logarithm of a piece's bytes (12 or more)",
-                log_size.into(),
-                30,
-            ),
-            Self::DmAlignment {
-                log_align_req,
-                limit,
-            } => (
-                "the logarithm of device memory's alignment",
-                log_align_req.into(),
-                limit.into(),
-            ),
-            _ => return Ok(()),
-        };
-        write!(f, "{what}: {asked}, and up to {most} are possible")
-    }
-}
-
 impl fmt::Display for MrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -129,33 +85,23 @@ impl fmt::Display for MrError {
                 write!(f, "{access:?} needs LOCAL_WRITE as well")
             }
             Self::NoAtomics => f.write_str(NO_ATOMICS),
-            Self::NoWindows => f.write_str("the device has no memory windows"),
-            Self::NoNullMr => {
-                f.write_str("the device has no null regions (cmd_hca_cap.dump_fill_mkey)")
-            }
-            Self::NoIndirectKeys { capability } => write!(
-                f,
-                "the device has no such indirect keys (cmd_hca_cap.{capability})"
-            ),
-            Self::NoDeviceMemory => f.write_str(
-                "the device has no memory for programs (cmd_hca_cap.device_memory, device_mem_cap.memic)",
-            ),
-            Self::DmOutsideBar { .. } => {
-                f.write_str("device memory is not in its part of BAR 0")
-            }
+            Self::Unsupported { what } => write!(f, "the device has no {what}"),
+            Self::Size {
+                field,
+                asked,
+                limit,
+            } => write!(f, "{field} of {asked}, and up to {limit} are possible"),
+            Self::DmOutsideBar { .. } => f.write_str("device memory is not in its part of BAR 0"),
             Self::OutsideDm(error) => error.fmt(f),
             Self::NotZeroBased => f.write_str("device memory is registered with ZERO_BASED only"),
-            Self::NoOnDemandPaging { offered: false } => {
-                f.write_str("the device has no on-demand paging (cmd_hca_cap.pg)")
-            }
-            Self::NoOnDemandPaging { offered: true } => {
-                f.write_str("the driver has no on-demand paging (cmd_hca_cap.pg)")
+            Self::NoOnDemandPaging { offered } => {
+                let who = if *offered { "driver" } else { "device" };
+                write!(f, "the {who} has no on-demand paging (cmd_hca_cap.pg)")
             }
             Self::Empty => f.write_str("an empty region cannot be registered"),
-            Self::TooLong { .. }
-            | Self::TooManyEntries { .. }
-            | Self::EntrySize { .. }
-            | Self::DmAlignment { .. } => self.beyond(f),
+            Self::TooLong { len, limit } => {
+                write!(f, "a region of {len} bytes, and up to {limit} are possible")
+            }
             Self::AddressWraps { iova, len } => {
                 write!(
                     f,

@@ -29,11 +29,13 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// Allocates a memory window, which is closed: `ibv_alloc_mw`.
     ///
     /// # Errors
-    /// [`MrError::NoWindows`], and the firmware's.
+    /// [`MrError::Unsupported`], and the firmware's.
     pub fn alloc_mw(&self, kind: MwType) -> Result<Mw<'d, P>, MrError> {
         let device = self.device;
         if !device.capabilities().has_memory_windows() {
-            return Err(MrError::NoWindows);
+            return Err(MrError::Unsupported {
+                what: "memory windows",
+            });
         }
         let variant = Key::variant();
         let mut command = CreateMkeyIn::new();

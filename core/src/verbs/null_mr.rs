@@ -23,10 +23,12 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// (QUERY_SPECIAL_CONTEXTS), which is the same in every protection domain.
     ///
     /// # Errors
-    /// [`MrError::NoNullMr`], and the firmware's.
+    /// [`MrError::Unsupported`], and the firmware's.
     pub fn alloc_null_mr(&self) -> Result<NullMr<'d>, MrError> {
         if !self.device.capabilities().has_null_mr() {
-            return Err(MrError::NoNullMr);
+            return Err(MrError::Unsupported {
+                what: "null regions (cmd_hca_cap.dump_fill_mkey)",
+            });
         }
         let special = self.device.query_special_contexts();
         Ok(NullMr {

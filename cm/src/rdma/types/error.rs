@@ -239,13 +239,7 @@ impl RdmaError {
             | Self::OutOfRange(_) => EINVAL,
             Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
             Self::Mr(MrError::Memory(_)) => ENOMEM,
-            Self::Mr(
-                MrError::NoWindows
-                | MrError::NoNullMr
-                | MrError::NoDeviceMemory
-                | MrError::NoIndirectKeys { .. }
-                | MrError::NoOnDemandPaging { .. },
-            ) => EOPNOTSUPP,
+            Self::Mr(MrError::Unsupported { .. } | MrError::NoOnDemandPaging { .. }) => EOPNOTSUPP,
             Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
             Self::Full { .. } => ENOMEM,
             Self::Unsupported(_) => ENOSYS,

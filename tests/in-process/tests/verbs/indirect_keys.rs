@@ -526,9 +526,12 @@ fn what_has_no_room_is_refused() {
         assert!(matches!(refused, Err(PostError::TooManySges { .. })));
         for max_entries in [0, (1 << 16) + 1, u32::MAX] {
             let refused = pd.create_mkey(MkeyInitAttr::klm(max_entries)).unwrap_err();
-            let limit = 1 << 16;
-            let asked = max_entries;
-            assert_eq!(refused, MrError::TooManyEntries { asked, limit });
+            let size = MrError::Size {
+                field: "max_entries (1 or more)",
+                asked: max_entries.into(),
+                limit: 1 << 16,
+            };
+            assert_eq!(refused, size);
         }
     });
 }
@@ -574,7 +577,7 @@ fn capabilities_that_are_not_there_are_named() {
     for (capability, change, attr) in cases {
         lab_with(with(change), |lab| {
             let refused = lab.sides[0].pd.create_mkey(attr).unwrap_err();
-            assert_eq!(refused, MrError::NoIndirectKeys { capability });
+            assert!(matches!(refused, MrError::Unsupported { .. }), "{refused}");
             assert!(refused.to_string().contains(capability), "{refused}");
         });
     }

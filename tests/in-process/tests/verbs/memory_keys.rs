@@ -31,7 +31,7 @@ fn a_region_beyond_the_largest_is_for_the_firmware_to_refuse() {
         assert_eq!(refused, too_long);
         assert_eq!(
             refused.to_string(),
-            "the bytes of a region: 1048577, and up to 1048576 are possible"
+            "a region of 1048577 bytes, and up to 1048576 are possible"
         );
         // UNSAFETY: the memory outlives its regions, and no reference to it is held while they exist.
         let mut memory = vec![0_u8; LIMIT + 1];

@@ -91,7 +91,7 @@ fn a_device_without_null_regions_has_none() {
         }),
         |lab| {
             let refused = lab.sides[0].pd.alloc_null_mr().unwrap_err();
-            assert_eq!(refused, MrError::NoNullMr);
+            assert!(matches!(refused, MrError::Unsupported { .. }), "{refused}");
             assert!(refused.to_string().contains("dump_fill_mkey"), "{refused}");
             // Its device knows no such key either.
             let [mut a, b] = lab.pair::<Rc>();
