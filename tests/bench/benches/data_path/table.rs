@@ -110,7 +110,9 @@ pub(crate) fn plain_build() -> io::Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .args(["bench", "--profile", "release", "--no-run"])
-        .args(["--package", "bareverbs-bench", "--bench", "data_path"])
+        // The first package has the features that the examples are built with: all but this program is built once.
+        .args(["--package", "bareverbs", "--package", "bareverbs-bench"])
+        .args(["--bench", "data_path"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())

@@ -61,11 +61,11 @@ const ALLOCATOR: [&str; 4] = [
     "__rdl_alloc",
 ];
 
-/// Where cargo puts what it builds: this program is there as well.
+/// Where cargo puts what it builds for them: beside what this program was built in, whose lock other builds have.
 fn target_dir() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let directory = program.parent().and_then(Path::parent);
-    Ok(directory.ok_or("this program is nowhere")?.to_path_buf())
+    Ok(directory.ok_or("this program is nowhere")?.join("unikernel"))
 }
 
 /// Where an image is, once it was built.
