@@ -1,7 +1,9 @@
-//! Several packets in one WQE: enhanced multi-packet send (`MLX5_OPCODE_ENHANCED_MPSW` of Linux and DPDK).
+//! Several packets in one WQE: enhanced multi-packet send (`MLX5_OPCODE_ENHANCED_MPSW` of Linux and DPDK), and the older
+//! form (`MLX5_OPC_MOD_MPW` of DPDK), whose packets are all of one length.
 //!
 //! One Ethernet segment, without inline headers, for all packets. Behind it each packet is a data segment that names its
-//! memory, or its bytes themselves behind a header of four bytes, padded to units of 16.
+//! memory, or its bytes themselves behind a header of four bytes, padded to units of 16. In the older form the length stands
+//! where an MSS would, and bytes in the WQE are those of all packets, one behind the other.
 
 use super::demand::Asked;
 use super::{checksum, frame};
@@ -16,6 +18,15 @@ use bareverbs_firmware_cmds::wqe::{
 
 /// In front of inline data.
 const INLINE_HEADER: usize = 4;
+/// The modifier that makes LSO the older form.
+pub(super) const OF_ONE_LENGTH: u8 = 1;
+
+/// The two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Enhanced,
+    OfOneLength,
+}
 
 impl Device {
     /// Sends the packets of a WQE. Those in front of one that is malformed are sent.
@@ -23,6 +34,7 @@ impl Device {
         &mut self,
         io: &mut Io<'_>,
         number: u32,
+        form: Form,
         wqe: &[u8],
     ) -> Result<(), Syndrome> {
         let bad = Syndrome::LocalQpOperation;
@@ -36,10 +48,16 @@ impl Device {
         let offload = EthernetOffloadWord::read(segment);
         let network = offload.cs_flags() & ethernet::L3_CHECKSUM != 0;
         let transport = offload.cs_flags() & ethernet::L4_CHECKSUM != 0;
-        if !self.caps.ethernet.enhanced_multi_pkt_send_wqe() {
-            self.answer_unknown(format_args!(
-                "SQ {number:#x}: a WQE without enhanced_multi_pkt_send_wqe"
-            ));
+        let caps = &self.caps.ethernet;
+        let (offered, capability) = match form {
+            Form::Enhanced => (
+                caps.enhanced_multi_pkt_send_wqe(),
+                "enhanced_multi_pkt_send_wqe",
+            ),
+            Form::OfOneLength => (caps.multi_pkt_send_wqe() != 0, "multi_pkt_send_wqe"),
+        };
+        if !offered {
+            self.answer_unknown(format_args!("SQ {number:#x}: a WQE without {capability}"));
             return Err(bad);
         }
         self.check_offer(
@@ -53,7 +71,7 @@ impl Device {
         // The segment has no place for the headers of more than one packet.
         if inline_mode != InlineMode::None
             || EthernetInlineWord::read(segment).inline_hdr_sz() != 0
-            || offload.mss() != 0
+            || (offload.mss() != 0) != (form == Form::OfOneLength)
             || rest.is_empty()
         {
             log::warn!("SQ {number:#x}: a multi-packet WQE with headers, or without packets");
@@ -80,13 +98,31 @@ impl Device {
                 gathered = self.gather(io, who, segment, &mut packet, limit);
                 rest = &rest[SEGMENT_UNIT..];
             }
-            if gathered.is_ok() {
-                let parsed = frame::parse(&packet);
-                checksum::fill(&mut packet, &parsed, network, transport);
-                self.send_ethernet(io, &mut packet, None, transport_domain);
-            }
+            let length = usize::from(offload.mss());
+            let sent = gathered.and_then(|()| {
+                let mut send = |frame: &mut Vec<u8>| {
+                    let parsed = frame::parse(frame);
+                    checksum::fill(frame, &parsed, network, transport);
+                    self.send_ethernet(io, frame, None, transport_domain);
+                };
+                match form {
+                    Form::Enhanced => send(&mut packet),
+                    Form::OfOneLength => {
+                        let most = if head.inline() { usize::MAX } else { length };
+                        let whole = packet.len().is_multiple_of(length);
+                        if packet.is_empty() || packet.len() > most || !whole {
+                            log::warn!("SQ {number:#x}: packets of other lengths than {length}");
+                            return Err(bad);
+                        }
+                        packet
+                            .chunks_exact(length)
+                            .for_each(|one| send(&mut one.to_vec()));
+                    }
+                }
+                Ok(())
+            });
             self.nic.packet = packet;
-            gathered?;
+            sent?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::demand::Asked;
 use super::frame::{self, MIN_FRAME, TAG, ethertype};
+use super::multi::{Form, OF_ONE_LENGTH};
 use super::queue::QueueState;
 use super::segment::{self, LsoError};
 use super::{Looped, checksum};
@@ -38,6 +39,7 @@ const LOOPBACK_DEPTH: usize = 1024;
 struct Entry {
     index: u16,
     opcode: u8,
+    modifier: u8,
     signaled: bool,
 }
 
@@ -129,6 +131,7 @@ impl Device {
         let mut entry = Entry {
             index: 0,
             opcode: NOP,
+            modifier: 0,
             signaled: false,
         };
         let Some(sq) = self.nic.sqs.get_mut(number) else {
@@ -156,6 +159,7 @@ impl Device {
         }
         let control = wqe::control(head);
         entry.opcode = control.opcode();
+        entry.modifier = control.op_mod();
         let flags = head
             .first_chunk::<16>()
             .map_or(ControlFlags(0), ControlFlags::read);
@@ -198,7 +202,10 @@ impl Device {
         let (entry, length) = self.fetch_entry(io, number, &mut wqe)?;
         let sent = match entry.opcode {
             NOP => Ok(()),
-            ENHANCED_MPSW => self.send_multi(io, number, &wqe[..length]),
+            ENHANCED_MPSW => self.send_multi(io, number, Form::Enhanced, &wqe[..length]),
+            LSO if entry.modifier == OF_ONE_LENGTH => {
+                self.send_multi(io, number, Form::OfOneLength, &wqe[..length])
+            }
             UMR => self.umr_of_sq(io, number, &wqe[..length]),
             SEND | LSO => self.send_entry(io, number, entry.opcode == LSO, &wqe[..length]),
             other => {

@@ -224,6 +224,77 @@ fn drawn_packets_of_one_wqe_come_out_in_order() {
     }
 }
 
+/// Posts a WQE in the older form, of packets of one length.
+fn post_of_one_length(lab: &mut Lab, segments: &[u8]) -> u16 {
+    let index = lab.post(LSO, 8, segments);
+    let block = u64::from(index) % (1 << lab.sq.log_size);
+    lab.node.host.put(lab.sq.ring + block * 64, &[1]);
+    lab.ring();
+    index
+}
+
+#[test]
+fn drawn_packets_of_one_length_come_out_in_order() {
+    for seed in seeds(60) {
+        let _named = Seed(seed);
+        let mut random = Random(seed);
+        let mut lab = Lab::new();
+        for _ in 0..20 {
+            let length = 18 + random.below(60) as usize;
+            let mut expected = Vec::new();
+            let mut packets = Vec::new();
+            for _ in 0..1 + random.below(6) {
+                let data = random.bytes(length);
+                packets.push(udp_frame(OTHER, OWN, (1, 2), &data));
+                expected.push(good_udp_frame(OTHER, OWN, (1, 2), &data));
+            }
+            let len = packets[0].len() as u16;
+            let mut segments = ethernet_segment(NETWORK | TRANSPORT, len, &[], None);
+            if random.one_in(3) {
+                segments.extend(inline(&packets.concat()));
+            } else {
+                for (nth, packet) in packets.iter().enumerate() {
+                    let piece = lab.piece(nth as u64 * 0x1001, packet);
+                    segments.extend(data_segment(piece));
+                }
+            }
+            let index = post_of_one_length(&mut lab, &segments);
+            assert_eq!(std::mem::take(&mut lab.node.host.frames), expected);
+            let done = lab.sent().unwrap();
+            assert_eq!((done.opcode(), done.counter()), (SENT, index));
+        }
+    }
+}
+
+#[test]
+fn packets_of_other_lengths_fail() {
+    let frame = udp_frame(OTHER, OWN, (1, 2), &[7; 100]);
+    let len = frame.len() as u16;
+    // None, one that is no divisor, and one of two packets, which a data segment is not.
+    for (length, in_wqe) in [(0, false), (len - 1, true), (len / 2, false)] {
+        let mut lab = Lab::new();
+        let mut segments = ethernet_segment(0, length, &[], None);
+        if in_wqe {
+            segments.extend(inline(&frame));
+        } else {
+            let piece = lab.piece(0, &frame);
+            segments.extend(data_segment(piece));
+        }
+        post_of_one_length(&mut lab, &segments);
+        let done = lab.sent().unwrap();
+        let syndrome = (done.opcode(), done.syndrome());
+        assert_eq!(syndrome, (SEND_FAILED, OPERATION), "{length}");
+        assert!(lab.node.host.frames.is_empty());
+    }
+    let mut config = Config::new(1);
+    config.ethernet.set_multi_pkt_send_wqe(0);
+    let mut lab = Lab::with(config);
+    let mut segments = ethernet_segment(0, len, &[], None);
+    segments.extend(inline(&frame));
+    post_of_one_length(&mut lab, &segments);
+    assert_eq!(lab.sent().unwrap().opcode(), SEND_FAILED);
+}
+
 #[test]
 fn malformed_multi_packet_wqes_fail() {
     let frame = udp_frame(OTHER, OWN, (1, 2), &[7; 100]);
@@ -260,6 +331,7 @@ fn malformed_multi_packet_wqes_fail() {
 fn what_a_card_lacks_fails() {
     let mut config = Config::new(1);
     config.ethernet.set_enhanced_multi_pkt_send_wqe(false);
+    config.ethernet.set_multi_pkt_send_wqe(0);
     config.ethernet.set_reg_umr_sq(false);
     let mut lab = Lab::with(config);
     for change in [
