@@ -2,7 +2,7 @@
 //! kernel's `mlx5_core` and `mlx5_ib`, which stay bound to the function.
 
 use super::archive::Contents;
-use crate::stock_driver::{BOOT, Boot, Program, SCENARIO as DEFAULT, Scenario};
+use crate::stock_driver::{BOOT, Boot, InC, Program, SCENARIO as DEFAULT, Scenario};
 use std::fs;
 use std::path::Path;
 
@@ -24,6 +24,12 @@ const CONTENTS: Contents = Contents {
         "usr/lib/x86_64-linux-gnu/librte_net_pcap.so.25",
     ],
     folder: "dpdk",
+};
+/// Counts a forwarding thread's instructions.
+const COUNTER: InC = InC {
+    name: "burst_steps",
+    text: include_str!("burst_steps.c"),
+    libraries: &[],
 };
 /// How many bytes the script has segments be.
 const SEGMENT: usize = 1400;
@@ -47,11 +53,30 @@ pub(super) const SCENARIO: Scenario = Scenario {
     ..DEFAULT
 };
 
+/// What a frame takes of the processor, beside which `docs/benchmarks.md` has what it takes of our forwarder.
+pub(super) const COUNT: Scenario = Scenario {
+    name: "dpdk-count",
+    about: "instructions that DPDK's testpmd takes for a frame that it forwards",
+    functions: 2,
+    roce: false,
+    rounds: &[Boot {
+        machines: &[&[0], &[1]],
+        script: concat!(
+            include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/dpdk-count.sh")
+        ),
+        limit: 10,
+        ..BOOT
+    }],
+    ..DEFAULT
+};
+
 /// The program with its libraries, in one archive.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
     let archive = CONTENTS.archive(directory)?;
     let frames = directory.join("frames.pcap");
     fs::write(&frames, recording()).map_err(|error| format!("{}: {error}", frames.display()))?;
+    let counter = COUNTER.build(directory, directory, None)?;
     Ok(vec![
         Program {
             name: "dpdk.tar",
@@ -60,6 +85,10 @@ pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
         Program {
             name: "frames.pcap",
             path: frames,
+        },
+        Program {
+            name: COUNTER.name,
+            path: counter,
         },
     ])
 }
