@@ -315,7 +315,7 @@ fn a_server_that_vanishes_ends_the_client() {
         |cm, listening| {
             let address = bareverbs::cm::rdma::AddrInfo {
                 passive: true,
-                src_addr: Some(address().into()),
+                src_addr: Some(address()),
                 dst_addr: None,
                 ..route(CLIENT, address())
             };
