@@ -10,7 +10,7 @@ use bareverbs_cm::rdma::{
     AddressChange, Attempt, IpOverInfiniband, Membership, NeighbourDiscovery, PathQuery, RdmaError,
     Resolution, Resolver, SubnetAdministration,
 };
-use bareverbs_core::Platform;
+use bareverbs_core::{Platform, RoceVersion};
 
 /// A resolver that is chosen by the port's link layer, so that the manager of each port has the same type.
 #[derive(Debug)]
@@ -91,6 +91,10 @@ impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         pass_on!(self, resolver => resolver.source_for(destination))
+    }
+
+    fn roce_version(&self) -> RoceVersion {
+        pass_on!(self, resolver => resolver.roce_version())
     }
 
     fn has_ip(&self) -> bool {

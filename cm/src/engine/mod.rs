@@ -50,7 +50,7 @@
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm::modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
 //! | a power-cycled peer stays "stale" for ever | the refusal drops the old connection; its receiver tries another QP | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
 //! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_histories` |
-//! | GID indexes, RoCE v1 or v2 | found by address, v2 only; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version` |
+//! | GID indexes, RoCE v1 or v2 | found by address, in the one version that the resolver has; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version`; `cm::neighbours`: `hosts_resolve_each_other_and_connect` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm::modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
 //! | ADDR_ERROR -19 without a reason | the error behind an event says which step, and with what | `cm::complaints`: `errors_say_which_step_failed` |
 //! | UNREACHABLE on established connections when a neighbour moves | ADDR_CHANGE, and the connection is left alone | `cm::neighbours`: `a_peer_that_takes_another_port_is_an_address_change` |

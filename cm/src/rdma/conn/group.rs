@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
-use bareverbs_core::{Gid, Platform};
+use bareverbs_core::{Gid, Platform, RoceVersion};
 
 use crate::ip::multicast_mac;
 use crate::rdma::route::resolver::{Membership, Neighbour};
@@ -92,8 +92,21 @@ pub struct JoinMulticast {
 }
 
 /// The Ethernet address of a group, as a neighbour.
-pub(crate) fn group_neighbour(group: IpAddr) -> Neighbour {
-    Neighbour::new(multicast_mac(group))
+pub(crate) fn group_neighbour(version: RoceVersion, group: IpAddr) -> Neighbour {
+    Neighbour::new(multicast_mac(roce_group(version, group)))
+}
+
+/// What the GID of an address on RoCE is made of. Version 1 has IPv4 groups at ff0e::ffff:0:0/96, as Linux's RDMA CM does
+/// it (`cma_iboe_set_mgid`).
+pub(crate) fn roce_group(version: RoceVersion, address: IpAddr) -> IpAddr {
+    match (version, address) {
+        (RoceVersion::V1, IpAddr::V4(group)) if group.is_multicast() => {
+            let mut octets = group.to_ipv6_mapped().octets();
+            [octets[0], octets[1]] = [0xff, 0x0e];
+            IpAddr::from(octets)
+        }
+        _ => address,
+    }
 }
 
 /// Groups that Linux's RDMA CM takes for GIDs although they are given as IPv6 addresses, whatever their scope and flags:

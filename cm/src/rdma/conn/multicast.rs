@@ -10,7 +10,7 @@ use bareverbs_core::ah::AhAttr;
 
 use crate::ip::HostError;
 use crate::mad::sa::JoinState;
-use crate::rdma::conn::group::{GroupSlot, JoinMulticast, group_neighbour, mgid};
+use crate::rdma::conn::group::{GroupSlot, JoinMulticast, group_neighbour, mgid, roce_group};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi;
 use crate::rdma::route::resolver::{Membership, Resolver};
@@ -100,14 +100,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !join.send_only {
             self.router.resolver.join_group(now, group, vlan)?;
         }
-        let neighbour = group_neighbour(group);
+        let version = self.router.resolver.roce_version();
+        let neighbour = group_neighbour(version, group);
         let mut slot = GroupSlot {
             owner: Some(id),
             group,
             vlan,
             context: join.context,
             path: AhAttr {
-                dgid: gsi::gid(group),
+                dgid: gsi::gid(roce_group(version, group)),
                 sgid_index: link,
                 hop_limit: neighbour.hop_limit,
                 traffic_class: tos,

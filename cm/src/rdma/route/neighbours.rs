@@ -40,6 +40,7 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     host: Host<'s>,
     queue: EthernetQueue<'d, P>,
     device: &'d Device<'d, P>,
+    roce_version: RoceVersion,
     armed: bool,
     changes: heapless::Deque<AddressChange, CHANGES>,
     events: Events,
@@ -73,12 +74,22 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             host,
             queue,
             device,
+            roce_version: RoceVersion::V2,
             armed: false,
             changes: heapless::Deque::new(),
             events: Events::new(),
             inbox: None,
             unread: 0,
         })
+    }
+
+    /// With addresses of RoCE v1 or v2: the manager connects and is found in that encapsulation alone. Version 2 if this is
+    /// not called; it is called before addresses are added. (Linux chooses for the side that connects,
+    /// `default_roce_mode`.)
+    #[must_use]
+    pub const fn with_roce_version(mut self, version: RoceVersion) -> Self {
+        self.roce_version = version;
+        self
     }
 
     /// Gives the port an address, whose first `prefix` bits all hosts on the link share, in a VLAN or outside any.
@@ -258,7 +269,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
 
     fn enter_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
         let gid = Gid::from(address);
-        if self.device.find_gid(&gid, RoceVersion::V2, vlan).is_some() {
+        if self.device.find_gid(&gid, self.roce_version, vlan).is_some() {
             return Ok(());
         }
         let length = self.device.gid_table_len();
@@ -270,6 +281,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             });
         };
         let entry = GidEntry {
+            version: self.roce_version,
             vlan,
             ..GidEntry::roce_v2(gid, self.host.mac())
         };
@@ -278,7 +290,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
 
     fn drop_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
         let gid = Gid::from(address);
-        match self.device.find_gid(&gid, RoceVersion::V2, vlan) {
+        match self.device.find_gid(&gid, self.roce_version, vlan) {
             Some(index) => Ok(self.device.del_gid(index)?),
             None => Ok(()),
         }
@@ -297,6 +309,10 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
         destination: IpAddr,
     ) -> Resolution {
         self.host.resolve_unknown_host(now, source, destination)
+    }
+
+    fn roce_version(&self) -> RoceVersion {
+        self.roce_version
     }
 
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 
 use crate::ip::is_unicast;
-use crate::rdma::conn::group::group_neighbour;
+use crate::rdma::conn::group::{group_neighbour, roce_group};
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
@@ -147,11 +147,12 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let Some(gid_index) = self.gid_index(source, vlan) else {
             return Err(RdmaError::NoDevice(source));
         };
+        let remote = roce_group(self.resolver.roce_version(), destination);
         let slot = &mut ids[index];
         slot.route.local = Some(SocketAddr::new(source, local.port()));
         slot.route.bound = true;
         slot.route.address.local_gid = gsi::gid(source).0;
-        slot.route.address.remote_gid = gsi::gid(destination).0;
+        slot.route.address.remote_gid = gsi::gid(remote).0;
         slot.route.address.remote_mac = mac;
         slot.route.address.link = u32::from(gid_index);
         slot.route.address.hop_limit = hop_limit;
@@ -194,7 +195,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     ) -> Result<Option<Neighbour>, RdmaError> {
         if destination.is_multicast() {
             let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
-            let neighbour = group_neighbour(destination);
+            let neighbour = group_neighbour(self.resolver.roce_version(), destination);
             return Ok(Some(Neighbour { vlan, ..neighbour }));
         }
         self.neighbour(now, source, destination)

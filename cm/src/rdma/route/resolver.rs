@@ -3,6 +3,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
+use bareverbs_core::RoceVersion;
+
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
 use crate::rdma::types::error::RdmaError;
@@ -97,6 +99,12 @@ pub trait Resolver {
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         let _ = destination;
         None
+    }
+
+    /// The encapsulation of what is sent to the neighbours that it finds, and so of the GIDs of an Ethernet port that its
+    /// manager uses.
+    fn roce_version(&self) -> RoceVersion {
+        RoceVersion::V2
     }
 
     /// Whether InfiniBand ports have IP addresses with it.
@@ -254,6 +262,10 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         (**self).source_for(destination)
+    }
+
+    fn roce_version(&self) -> RoceVersion {
+        (**self).roce_version()
     }
 
     fn has_ip(&self) -> bool {

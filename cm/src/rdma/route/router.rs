@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
-use bareverbs_core::{Device, Gid, LinkLayer, Mtu, Platform, PortAttr, RoceVersion};
+use bareverbs_core::{Device, Gid, LinkLayer, Mtu, Platform, PortAttr};
 
 use crate::engine::Address;
 use crate::rdma::id::slot::NIL;
@@ -114,6 +114,27 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         }
     }
 
+    pub(super) fn is_own_gid(&self, address: IpAddr) -> bool {
+        address != ANY_GID && gsi::gid(address) == self.gid
+    }
+
+    /// How many MADs wait until their senders' addresses are resolved.
+    pub(crate) const fn deferred_mads(&self) -> usize {
+        self.deferred_mads.len()
+    }
+
+    /// The MAD that has waited longest.
+    pub(crate) fn next_deferred_mad(&mut self) -> Option<DeferredMad> {
+        self.deferred_mads.pop()
+    }
+
+    /// Keeps a MAD until its sender's address is resolved, if there is a free slot and it has not waited too long.
+    pub(crate) fn defer(&mut self, now: Duration, deferred: DeferredMad) {
+        self.deferred_mads.push(now, deferred);
+    }
+}
+
+impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     /// Index and VLAN of the GID of one of the device's addresses.
     pub(crate) fn own_entry(&self, address: IpAddr) -> Option<(u16, Option<u16>)> {
         if self.is_infiniband() {
@@ -121,8 +142,9 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
+        let version = self.resolver.roce_version();
         table
-            .find(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
+            .find(|(_, entry)| entry.gid == gid && entry.version == version)
             .map(|(index, entry)| (index, entry.vlan))
     }
 
@@ -133,17 +155,14 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
-        table.any(|(_, entry)| entry.gid == gid && entry.version == RoceVersion::V2)
-    }
-
-    pub(super) fn is_own_gid(&self, address: IpAddr) -> bool {
-        address != ANY_GID && gsi::gid(address) == self.gid
+        let version = self.resolver.roce_version();
+        table.any(|(_, entry)| entry.gid == gid && entry.version == version)
     }
 
     /// Index of the GID that answers for an address.
     pub(super) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
         self.device
-            .find_gid(&gsi::gid(address), RoceVersion::V2, vlan)
+            .find_gid(&gsi::gid(address), self.resolver.roce_version(), vlan)
     }
 
     /// Loopback and wildcard destinations mean this device.
@@ -165,7 +184,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         let mut fallback = None;
         for (_, entry) in self.device.gid_table() {
             let address = entry.gid.to_ipv6().to_canonical();
-            if entry.version != RoceVersion::V2 || address.is_ipv4() != like.is_ipv4() {
+            if entry.version != self.resolver.roce_version() || address.is_ipv4() != like.is_ipv4() {
                 continue;
             }
             if link_local(address) == link_local(like) {
@@ -176,23 +195,6 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         fallback
     }
 
-    /// How many MADs wait until their senders' addresses are resolved.
-    pub(crate) const fn deferred_mads(&self) -> usize {
-        self.deferred_mads.len()
-    }
-
-    /// The MAD that has waited longest.
-    pub(crate) fn next_deferred_mad(&mut self) -> Option<DeferredMad> {
-        self.deferred_mads.pop()
-    }
-
-    /// Keeps a MAD until its sender's address is resolved, if there is a free slot and it has not waited too long.
-    pub(crate) fn defer(&mut self, now: Duration, deferred: DeferredMad) {
-        self.deferred_mads.push(now, deferred);
-    }
-}
-
-impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     /// Whether the device has this address; on InfiniBand, as an IP address or as a GID.
     pub(crate) fn is_own_end(&self, address: IpAddr, over_ip: bool) -> bool {
         if cfg!(feature = "infiniband") && over_ip {

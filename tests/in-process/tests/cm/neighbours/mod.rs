@@ -86,12 +86,17 @@ struct Pair {
 impl Pair {
     /// Two ports with these addresses each.
     fn new(addresses: [&[(&str, u8, Option<u16>)]; 2]) -> Self {
+        Self::with_roce(RoceVersion::V2, addresses)
+    }
+
+    /// The same in a version of RoCE.
+    fn with_roce(version: RoceVersion, addresses: [&[(&str, u8, Option<u16>)]; 2]) -> Self {
         let world = Builder::new()
             .function(Card::new(1))
             .function(Card::new(2))
             .stepped();
         let devices = [0, 1].map(|node| device(&world, node));
-        let mut hosts = devices.map(neighbours);
+        let mut hosts = devices.map(|device| neighbours(device).with_roce_version(version));
         for (host, addresses) in hosts.iter_mut().zip(addresses) {
             for (address, prefix, vlan) in addresses {
                 host.add_address(ip(address), *prefix, *vlan).unwrap();
@@ -187,17 +192,21 @@ impl Now for Driver {
 
 #[test]
 fn hosts_resolve_each_other_and_connect() {
-    for (own, peer, prefix, vlan) in [
+    const LINKS: [(&str, &str, u8, Option<u16>); 5] = [
         ("192.0.2.1", "192.0.2.2", 24, None),
         ("2001:db8::1", "2001:db8::2", 64, None),
         ("fe80::1", "fe80::2", 64, None),
         ("192.0.2.1", "192.0.2.2", 24, Some(100)),
         ("2001:db8::1", "2001:db8::2", 64, Some(7)),
-    ] {
-        let mut pair = Pair::new([&[(own, prefix, vlan)], &[(peer, prefix, vlan)]]);
+    ];
+    let versions = [RoceVersion::V2, RoceVersion::V1];
+    let cases = LINKS.map(|link| versions.map(|version| (link, version)));
+    for ((own, peer, prefix, vlan), version) in cases.into_iter().flatten() {
+        let addresses: [&[_]; 2] = [&[(own, prefix, vlan)], &[(peer, prefix, vlan)]];
+        let mut pair = Pair::with_roce(version, addresses);
         let found = |node: usize, address: &str| {
             let gid = Gid::from(ip(address));
-            pair.devices[node].find_gid(&gid, RoceVersion::V2, vlan)
+            pair.devices[node].find_gid(&gid, version, vlan)
         };
         assert!(found(0, own).is_some() && found(1, peer).is_some());
         let ids = pair.connect(peer);
