@@ -82,6 +82,8 @@ pub enum EthernetSetting {
     Mac,
     /// A VLAN ([`Address::vlan`](crate::Address::vlan)).
     Vlan,
+    /// A version of RoCE ([`Options::roce_version`](crate::Options::roce_version)).
+    RoceVersion,
 }
 
 impl fmt::Display for EthernetSetting {
@@ -89,6 +91,7 @@ impl fmt::Display for EthernetSetting {
         f.write_str(match self {
             Self::Mac => "a MAC address",
             Self::Vlan => "a VLAN",
+            Self::RoceVersion => "a version of RoCE",
         })
     }
 }

@@ -9,7 +9,7 @@ use bareverbs_cm::rdma::{
 use bareverbs_cm::sa;
 use bareverbs_core::{
     Config, Device, EthernetInit, Gid, GidEntry, LinkLayer, Mac, Mtu, OpenError, PageChunk, Pd,
-    Platform, PortAttr,
+    Platform, PortAttr, RoceVersion,
 };
 use bareverbs_vfio::{PciAddress, VfioDevice};
 
@@ -55,6 +55,8 @@ pub struct Options {
     pub max_path_mtu: Option<Mtu>,
     /// The MAC address to use instead of the port's: for a virtual function that was given none. On Ethernet only.
     pub mac: Option<Mac>,
+    /// The version of RoCE that the address is used in, instead of 2. On Ethernet only.
+    pub roce_version: Option<RoceVersion>,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than this manager waits. Off by default.
     pub patient: bool,
@@ -72,6 +74,7 @@ impl Default for Options {
             interrupts: false,
             max_path_mtu: None,
             mac: None,
+            roce_version: None,
             patient: false,
             seed: None,
             infiniband: false,
@@ -335,6 +338,9 @@ impl<P: Platform + Clone> Node<P> {
             if self.options.mac.is_some() {
                 return Err(Error::EthernetOnly(EthernetSetting::Mac));
             }
+            if self.options.roce_version.is_some() {
+                return Err(Error::EthernetOnly(EthernetSetting::RoceVersion));
+            }
             if vlan.is_some() {
                 return Err(Error::EthernetOnly(EthernetSetting::Vlan));
             }
@@ -373,7 +379,8 @@ impl<P: Platform + Clone> Node<P> {
             ip::Config::new(seed),
             host.storage(),
         )
-        .map_err(SetupStep::Host.failed())?;
+        .map_err(SetupStep::Host.failed())?
+        .with_roce_version(self.options.roce_version.unwrap_or(RoceVersion::V2));
         let claiming = SetupStep::Address(address.ip);
         neighbours
             .add_address(address.ip, address.prefix_len(), address.vlan)

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
-use bareverbs::verbs::{Gid, Mac, Mtu, Platform};
+use bareverbs::verbs::{Gid, Mac, Mtu, Platform, RoceVersion};
 use bareverbs_command_line::{List, concat, listed, parse, within};
 use bareverbs_in_process::Builder;
 use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
@@ -59,6 +59,9 @@ struct Nodes {
     /// This end's MAC address, for a virtual function that was given none.
     #[bpaf(long, argument::<String>("MAC"), parse(parse_mac), optional)]
     mac: Option<Mac>,
+    /// The version of RoCE, 1 or 2; on Ethernet. 2 if not given.
+    #[bpaf(long, argument::<u8>("VERSION"), parse(parse_roce_version), optional)]
+    roce_version: Option<RoceVersion>,
 }
 
 /// What most programs take.
@@ -127,6 +130,14 @@ fn parse_mtu(text: String) -> std::result::Result<Mtu, String> {
         .filter_map(Mtu::from_number)
         .find(|mtu| mtu.bytes().to_string() == text)
         .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
+}
+
+fn parse_roce_version(number: u8) -> std::result::Result<RoceVersion, &'static str> {
+    match number {
+        1 => Ok(RoceVersion::V1),
+        2 => Ok(RoceVersion::V2),
+        _ => Err("1 or 2"),
+    }
 }
 
 fn parse_mac(text: String) -> std::result::Result<Mac, String> {
@@ -273,6 +284,7 @@ impl Cards {
         options.interrupts = self.nodes.interrupts;
         options.max_path_mtu = self.mtu.or(mtu);
         options.patient = self.nodes.patient;
+        options.roce_version = self.nodes.roce_version;
         options
     }
 

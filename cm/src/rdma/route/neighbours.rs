@@ -269,7 +269,11 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
 
     fn enter_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
         let gid = Gid::from(address);
-        if self.device.find_gid(&gid, self.roce_version, vlan).is_some() {
+        if self
+            .device
+            .find_gid(&gid, self.roce_version, vlan)
+            .is_some()
+        {
             return Ok(());
         }
         let length = self.device.gid_table_len();

@@ -184,7 +184,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let mut fallback = None;
         for (_, entry) in self.device.gid_table() {
             let address = entry.gid.to_ipv6().to_canonical();
-            if entry.version != self.resolver.roce_version() || address.is_ipv4() != like.is_ipv4() {
+            if entry.version != self.resolver.roce_version() || address.is_ipv4() != like.is_ipv4()
+            {
                 continue;
             }
             if link_local(address) == link_local(like) {

@@ -318,6 +318,7 @@ pub(super) const ALL: &[Scenario] = &[
             processors: 1,
             script: include_str!("scripts/peers.sh"),
             prints: &[
+                ("our client, rdma-core's server, RoCE v1", "RoCE v1"),
                 (
                     "dynamic connections, their client, our server",
                     "initiator: 20000 bytes written and read, 3 messages, and a wrong key is refused",

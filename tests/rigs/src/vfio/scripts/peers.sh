@@ -51,6 +51,20 @@ done
 for memory in window indirect device; do
     our_client "$memory memory" "--memory $memory"
 done
+# Linux's client in version 1 of RoCE; as a server it takes both.
+roce_mode() {
+    if [ "$me" = 1 ]; then
+        step 60 "RoCE v$1" "modprobe configfs && { [ -d /sys/kernel/config/rdma_cm ] || mount -t configfs none /sys/kernel/config; } &&
+            mkdir -p /sys/kernel/config/rdma_cm/mlx5_0 && cd /sys/kernel/config/rdma_cm/mlx5_0/ports/1 &&
+            echo '$2' > default_roce_mode && cat default_roce_mode"
+    fi
+    barrier
+}
+size=4096
+roce_mode 1 'IB/RoCE v1'
+their_client 'RoCE v1' '--roce-version 1'
+our_client 'RoCE v1' '--roce-version 1'
+roce_mode 2 'RoCE v2'
 
 # Dynamic connections: each end's initiators, on the other's targets.
 client_server 60 "dynamic connections, their client, our server" 'grep -q listening /run/server' \
