@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bareverbs_cm::rdma::{AddrInfo, PortSpace, QpInit, RdmaError, SendFlags};
-use bareverbs_core::{Gid, LinkLayer};
+use bareverbs_core::{Gid, LinkLayer, RoceVersion};
 
 use crate::{
     Address, ConnectStep, DeviceName, Error, EthernetSetting, Host, Node, NodeAddress, Options,
@@ -98,7 +98,15 @@ fn what_a_port_cannot_have_is_refused() {
         mac: Some([2, 0, 0, 0, 0, 9]),
         ..infiniband
     };
+    let with_version = Options {
+        roce_version: Some(RoceVersion::V1),
+        ..infiniband
+    };
     let gid = Gid([7; 16]);
+    assert!(matches!(
+        failure(with_version, [10, 0, 0, 1].into()),
+        Error::EthernetOnly(EthernetSetting::RoceVersion)
+    ));
     assert!(matches!(
         failure(infiniband, tagged.into()),
         Error::EthernetOnly(EthernetSetting::Vlan)

@@ -8,7 +8,7 @@ use crate::keep::keep;
 use crate::pair::{self, MS, SECOND, device, mapped, qp};
 use bareverbs_cm::ip;
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::{Device, EthernetInit, Platform, WcStatus};
+use bareverbs_core::{Device, EthernetInit, GidEntry, Platform, RoceVersion, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::trace::Tracer;
@@ -18,11 +18,16 @@ const GRH: usize = 40;
 
 /// Has the hosts' addresses, and records joins and leaves of groups.
 struct Watched {
+    version: RoceVersion,
     neighbours: Vec<(IpAddr, [u8; 6])>,
     reported: Vec<(bool, IpAddr)>,
 }
 
 impl Resolver for Watched {
+    fn roce_version(&self) -> RoceVersion {
+        self.version
+    }
+
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         StaticNeighbours(&self.neighbours).resolve(now, source, destination)
     }
@@ -163,7 +168,20 @@ impl<R: Resolver> Nodes<R> {
 }
 
 fn watched() -> Nodes<Watched> {
-    Nodes::new(Cable::new(), |devices, _| Watched {
+    watched_over(RoceVersion::V2)
+}
+
+/// The addresses are in the GID tables in both versions of RoCE, and this one is used.
+fn watched_over(version: RoceVersion) -> Nodes<Watched> {
+    Nodes::new(Cable::new(), |devices, node| Watched {
+        version: {
+            let entry = GidEntry {
+                version: RoceVersion::V1,
+                ..GidEntry::roce_v2(pair::ip(node).into(), devices[node].mac().unwrap())
+            };
+            devices[node].set_gid(5, entry).unwrap();
+            version
+        },
         neighbours: [0, 1]
             .map(|node| (pair::ip(node), devices[node].mac().unwrap()))
             .to_vec(),
@@ -209,6 +227,29 @@ fn only_members_receive() {
         nodes.cms[1].resolver_mut().reported,
         [(true, group()), (false, group())]
     );
+    nodes.cms[0].destroy_id(sender).unwrap();
+    nodes.cms[1].destroy_id(member).unwrap();
+}
+
+/// The GID of a group of IPv4 on RoCE v1 is Linux's, and its Ethernet address that of IPv6.
+#[test]
+fn groups_of_roce_v1() {
+    let mut nodes = watched_over(RoceVersion::V1);
+    let [sender, member] = [0, 1].map(|node| nodes.bound(node));
+    let [there, here] = [(0, sender), (1, member)].map(|(node, id)| {
+        nodes.cms[node].join_multicast_ex(id, &full(0)).unwrap();
+        let event = nodes.event(node);
+        assert_eq!((event.event, event.status), (EventType::MulticastJoin, 0));
+        event.ud
+    });
+    let mut gid = mapped(group());
+    gid[..2].copy_from_slice(&[0xff, 0x0e]);
+    assert_eq!((there.ah_attr.dgid.0, here.ah_attr.dgid.0), (gid, gid));
+    assert_eq!(there.ah_attr.dmac, [0x33, 0x33, 239, 129, 130, 3]);
+    assert_eq!(there.ah_attr.sgid_index, 5);
+    assert!(nodes.arrives(sender, &there, member));
+    nodes.cms[1].leave_multicast(member, group()).unwrap();
+    assert!(!nodes.arrives(sender, &there, member));
     nodes.cms[0].destroy_id(sender).unwrap();
     nodes.cms[1].destroy_id(member).unwrap();
 }
