@@ -131,6 +131,8 @@ numbered! {
         DeallocFlowCounter = 0x93a, "DEALLOC_FLOW_COUNTER";
         QueryFlowCounter = 0x93b, "QUERY_FLOW_COUNTER";
         ModifyFlowTable = 0x93c, "MODIFY_FLOW_TABLE";
+        AllocModifyHeaderContext = 0x940, "ALLOC_MODIFY_HEADER_CONTEXT";
+        DeallocModifyHeaderContext = 0x941, "DEALLOC_MODIFY_HEADER_CONTEXT";
     }
     /// Every opcode, in the order of their groups.
     const ALL;

@@ -169,6 +169,8 @@ pub const COMMANDS: &[CommandDescription] = &[
     CommandDescription::of::<crate::flow::DeallocFlowCounterIn>(),
     CommandDescription::of::<crate::flow::QueryFlowCounterIn>(),
     CommandDescription::of::<crate::flow::ModifyFlowTableIn>(),
+    CommandDescription::of::<crate::flow::AllocModifyHeaderContextIn>(),
+    CommandDescription::of::<crate::flow::DeallocModifyHeaderContextIn>(),
 ];
 
 /// Every structure that is neither a command's input nor its output.
@@ -256,6 +258,8 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::flow::FteMatchParam::DESCRIPTOR,
     crate::flow::DestFormat::DESCRIPTOR,
     crate::flow::FlowCounterList::DESCRIPTOR,
+    crate::flow::SetActionIn::DESCRIPTOR,
+    crate::flow::AddActionIn::DESCRIPTOR,
     crate::flow::FlowContext::DESCRIPTOR,
     crate::caps::EthernetOffloadCaps::DESCRIPTOR,
     crate::caps::FlowTablePropLayout::DESCRIPTOR,

@@ -416,5 +416,58 @@ layout! {
 
 command!(ModifyFlowTableIn => EmptyOut, ModifyFlowTable);
 
+layout! {
+    /// A change of headers: bits of a field are replaced.
+    pub struct SetActionIn: "set_action_in", 0x08 {
+        bits action_type, set_action_type: u8 @ 0x00 [31:28];
+        bits field, set_field: u16 @ 0x00 [27:16];
+        bits offset, set_offset: u8 @ 0x00 [12:8];
+        bits length, set_length: u8 @ 0x00 [4:0];
+        bits data, set_data: u32 @ 0x04 [31:0];
+    }
+}
+
+layout! {
+    /// A change of headers: something is added to a field.
+    pub struct AddActionIn: "add_action_in", 0x08 {
+        bits action_type, set_action_type: u8 @ 0x00 [31:28];
+        bits field, set_field: u16 @ 0x00 [27:16];
+        bits data, set_data: u32 @ 0x04 [31:0];
+    }
+}
+
+layout! {
+    /// Input of ALLOC_MODIFY_HEADER_CONTEXT; the actions follow.
+    pub struct AllocModifyHeaderContextIn: "alloc_modify_header_context_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits table_type, set_table_type: u8 @ 0x0c [31:24];
+        bits num_of_actions, set_num_of_actions: u8 @ 0x0c [7:0];
+        tail actions: 64 @ 0x10;
+    }
+}
+
+layout! {
+    /// Output of ALLOC_MODIFY_HEADER_CONTEXT.
+    pub struct AllocModifyHeaderContextOut: "alloc_modify_header_context_out", 0x10 {
+        bits status, set_status: u8 @ 0x00 [31:24];
+        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+        bits modify_header_id, set_modify_header_id: u32 @ 0x08 [31:0];
+    }
+}
+
+command!(AllocModifyHeaderContextIn => AllocModifyHeaderContextOut, AllocModifyHeaderContext);
+
+layout! {
+    /// Input of DEALLOC_MODIFY_HEADER_CONTEXT.
+    pub struct DeallocModifyHeaderContextIn: "dealloc_modify_header_context_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits modify_header_id, set_modify_header_id: u32 @ 0x08 [31:0];
+    }
+}
+
+command!(DeallocModifyHeaderContextIn => EmptyOut, DeallocModifyHeaderContext);
+
 #[cfg(test)]
 mod golden;
