@@ -385,6 +385,7 @@ impl Device {
         note(ObjectKind::FlowTable, &mut self.steering.tables());
         note(ObjectKind::FlowGroup, &mut self.steering.groups());
         note(ObjectKind::FlowCounter, &mut self.steering.counters.iter());
+        note(ObjectKind::ModifyHeader, &mut self.steering.rewrites());
         note(ObjectKind::L2TableEntry, &mut self.l2_table.keys().copied());
         for leak in &leaks {
             log::warn!(

@@ -465,6 +465,17 @@ syndromes! {
     FlowCounterBusy = 0x0013_0005, ResourceBusy, "DEALLOC_FLOW_COUNTER of counters that entries use";
     FlowCounterRange = 0x0013_0006, BadParam, "QUERY_FLOW_COUNTER of more than is offered, or not aligned to four";
     FlowCounterOutput = 0x0013_0007, BadOutputLength, "no space for the counters";
+
+    RewriteUnsupported = 0x0015_0001, BadOp, "changes to headers without their capability";
+    RewriteLength = 0x0015_0002, BadParam, "ALLOC_MODIFY_HEADER_CONTEXT of no action, or of more than are offered";
+    RewriteShort = 0x0015_0003, BadInputLength, "ALLOC_MODIFY_HEADER_CONTEXT with fewer actions than it says";
+    RewriteAction = 0x0015_0004, BadParam, "a change to headers of a type that is not supported, or with reserved bits";
+    RewriteField = 0x0015_0005, BadParam, "a change to a field that cannot be changed";
+    RewriteRange = 0x0015_0006, BadParam, "a change to bits that the field does not have, or by more than it holds";
+    RewriteExhausted = 0x0015_0007, NoResources, "no list of changes to headers left";
+    RewriteUnknown = 0x0015_0008, BadResource, "a list of changes to headers that was never allocated";
+    RewriteBusy = 0x0015_0009, ResourceBusy, "DEALLOC_MODIFY_HEADER_CONTEXT of what entries use";
+    FteRewrite = 0x0015_000a, BadParam, "SET_FLOW_TABLE_ENTRY with a list of changes without the action that needs it, or the action without";
 }
 
 impl Syndrome {

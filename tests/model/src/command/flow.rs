@@ -36,7 +36,7 @@ const BULK: u32 = 128;
 /// Queries of several counters begin at a multiple of this, and are for a multiple of it.
 const QUERY_UNIT: u32 = 4;
 
-fn limits(device: &Device) -> core::result::Result<Limits, Syndrome> {
+pub(super) fn limits(device: &Device) -> core::result::Result<Limits, Syndrome> {
     let properties = device.caps.flow_table.flow_table_properties_nic_receive();
     if !device.caps.general.nic_flow_table() || !properties.ft_support() {
         return Err(Syndrome::FlowUnsupported);
@@ -48,6 +48,8 @@ fn limits(device: &Device) -> core::result::Result<Limits, Syndrome> {
         log_entries: properties.log_max_flow(),
         log_destinations: properties.log_max_destination(),
         log_entry_counters: properties.log_max_flow_counter(),
+        log_rewrites: properties.log_max_modify_header_context(),
+        rewrite_actions: properties.max_modify_header_actions(),
         modify_entry: properties.flow_modify_en(),
         several_tirs: device.caps.flow_table.nic_rx_multi_path_tirs(),
         tirs_and_tables: device.caps.flow_table.nic_rx_multi_path_tirs_fts(),
@@ -361,6 +363,7 @@ fn entry_context(group: u32, entry: &Entry) -> FlowContext {
     context
         .set_group_id(group)
         .set_flow_tag(entry.flow_tag)
+        .set_modify_header_id(entry.rewrite.unwrap_or(0))
         .set_action(entry.action)
         .set_destination_list_size(entry.destinations.len() as u32)
         .set_flow_counter_list_size(entry.counters.len() as u32);
@@ -387,6 +390,7 @@ pub(super) fn set_entry(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetF
         flow_tag: context.flow_tag(),
         destinations,
         counters,
+        rewrite: Some(context.modify_header_id()).filter(|&number| number != 0),
     };
     if context != &entry_context(group, &entry) {
         return Err(Syndrome::FteFeature.into());

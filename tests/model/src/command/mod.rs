@@ -29,6 +29,7 @@ mod pages;
 mod qp;
 mod queue;
 mod register;
+mod rewrite;
 mod roce;
 mod rq;
 mod settings;
@@ -372,6 +373,8 @@ impl Device {
             SetFte, Initialized, flow::set_entry;
             QueryFte, Initialized, flow::query_entry;
             DeleteFte, Initialized, flow::delete_entry;
+            AllocModifyHeaderContext, Initialized, rewrite::alloc;
+            DeallocModifyHeaderContext, Initialized, rewrite::dealloc;
             AllocFlowCounter, Initialized, flow::alloc_counter;
             DeallocFlowCounter, Initialized, flow::dealloc_counter;
             QueryFlowCounter, Initialized, flow::query_counter;

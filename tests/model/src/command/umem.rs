@@ -286,7 +286,7 @@ impl Device {
             return Ok(None);
         };
         let number = match kind {
-            ObjectKind::FlowCounter => number,
+            ObjectKind::FlowCounter | ObjectKind::ModifyHeader => number,
             _ => number & 0xff_ffff,
         };
         if self.users.controls(kind, number) {
@@ -318,6 +318,7 @@ fn destroyed(opcode: Opcode) -> Option<(ObjectKind, usize)> {
         Opcode::DestroyRq => ObjectKind::Rq,
         Opcode::DestroyUmem => ObjectKind::Umem,
         Opcode::DeallocFlowCounter => ObjectKind::FlowCounter,
+        Opcode::DeallocModifyHeaderContext => ObjectKind::ModifyHeader,
         Opcode::DestroyFlowTable => return Some((ObjectKind::FlowTable, 0x14)),
         Opcode::DestroyFlowGroup => return Some((ObjectKind::FlowGroup, 0x18)),
         _ => return None,

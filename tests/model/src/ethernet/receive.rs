@@ -71,9 +71,18 @@ impl Device {
         if !hits.is_empty() {
             let parsed = frame::parse(frame);
             let verdict = checksum::check(frame, &parsed);
+            let rewritten = core::mem::take(&mut self.steering.rewritten);
             for hit in &hits {
+                let Some(nth) = hit.rewritten else {
+                    taken |= self.deliver_tir(io, frame, from, *hit, &parsed, verdict);
+                    continue;
+                };
+                let frame = rewritten.get(nth).map_or(frame, |it| it.frame.as_slice());
+                let parsed = frame::parse(frame);
+                let verdict = checksum::check(frame, &parsed);
                 taken |= self.deliver_tir(io, frame, from, *hit, &parsed, verdict);
             }
+            self.steering.rewritten = rewritten;
         }
         self.nic.hits = hits;
         taken

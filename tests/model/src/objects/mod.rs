@@ -65,6 +65,8 @@ pub enum ObjectKind {
     Sq,
     /// Ethernet receive queue.
     Rq,
+    /// List of changes to headers.
+    ModifyHeader,
 }
 
 /// Objects that were still there when the driver said that it was done.

@@ -16,6 +16,7 @@ pub(crate) mod action {
     pub(crate) const DROP: u16 = 1 << 1;
     pub(crate) const FORWARD: u16 = 1 << 2;
     pub(crate) const COUNT: u16 = 1 << 3;
+    pub(crate) const MODIFY_HEADER: u16 = 1 << 6;
 }
 
 /// What an entry does with frames that have its value.
@@ -26,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) flow_tag: u32,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) counters: Vec<u32>,
+    /// What it changes in headers.
+    pub(crate) rewrite: Option<u32>,
 }
 
 #[derive(Debug)]

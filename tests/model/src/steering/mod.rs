@@ -9,13 +9,15 @@ use crate::syndrome::Syndrome;
 use counter::Counters;
 use group::{Destination, Entry, Group, action};
 use headers::Headers;
-use matching::Mask;
+use matching::{Fields, Mask};
+use rewrite::Rewrite;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(crate) mod counter;
 pub(crate) mod group;
 pub(crate) mod headers;
 pub(crate) mod matching;
+pub(crate) mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,25 @@ pub(crate) struct Hit {
     pub(crate) tir: u32,
     /// Tag of the last entry with one that it came through, which its completion carries.
     pub(crate) flow_tag: u32,
+    /// What it gets of [`Steering::rewritten`] instead of the frame.
+    pub(crate) rewritten: Option<usize>,
+}
+
+/// A frame whose headers an entry has changed.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    pub(crate) frame: Vec<u8>,
+    fields: Fields,
+}
+
+/// A step of a frame's walk that is still to come.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    table: u32,
+    /// The tag that the frame has when it comes there.
+    tag: u32,
+    /// What it has become on the way.
+    rewritten: Option<usize>,
 }
 
 /// What the function's capabilities allow.
@@ -40,6 +61,9 @@ pub(crate) struct Limits {
     pub(crate) log_entries: u8,
     pub(crate) log_destinations: u8,
     pub(crate) log_entry_counters: u8,
+    pub(crate) log_rewrites: u8,
+    /// Actions of one list of changes to headers.
+    pub(crate) rewrite_actions: u8,
     /// Entries may be modified.
     pub(crate) modify_entry: bool,
     /// An entry may have several TIRs.
@@ -94,8 +118,10 @@ pub(crate) struct Steering {
     tirs: HashMap<u32, u32>,
     entries: usize,
     key: Vec<u64>,
-    /// What is still to be walked: tables, and the tag that a frame has when it comes there.
-    walk: Vec<(u32, u32)>,
+    walk: Vec<Step>,
+    rewrites: Table<Rewrite>,
+    /// What the frame that was classified last has become.
+    pub(crate) rewritten: Vec<Rewritten>,
 }
 
 impl Default for Steering {
@@ -110,6 +136,8 @@ impl Default for Steering {
             entries: 0,
             key: Vec::new(),
             walk: Vec::new(),
+            rewrites: Table::new(1, 1 << 16),
+            rewritten: Vec::new(),
         }
     }
 }
@@ -118,20 +146,21 @@ impl Steering {
     /// Finds the TIRs that a frame goes to, none if it is dropped; counts it on the way.
     pub(crate) fn classify(&mut self, frame: &[u8], hits: &mut Vec<Hit>) {
         hits.clear();
-        if let Some(headers) = Headers::parse(frame) {
-            self.classify_parsed(&headers, frame.len(), hits);
-        }
-    }
-
-    /// The same for a frame that has been taken apart already.
-    pub(crate) fn classify_parsed(&mut self, headers: &Headers, len: usize, hits: &mut Vec<Hit>) {
-        hits.clear();
-        let fields = matching::of_frame(headers);
+        self.rewritten.clear();
+        let Some(headers) = Headers::parse(frame) else {
+            return;
+        };
+        let fields = matching::of_frame(&headers);
+        let start = self.start().map(|table| Step {
+            table,
+            tag: 0,
+            rewritten: None,
+        });
         self.walk.clear();
-        self.walk.extend(self.start().map(|root| (root, 0)));
+        self.walk.extend(start);
         let mut left = WALK;
-        while let Some((at, tag)) = self.walk.pop() {
-            let Some(table) = self.tables.get(at) else {
+        while let Some(step) = self.walk.pop() {
+            let Some(table) = self.tables.get(step.table) else {
                 continue;
             };
             if left == 0 {
@@ -141,33 +170,63 @@ impl Steering {
                 return;
             }
             left -= 1;
+            let fields = step
+                .rewritten
+                .and_then(|nth| self.rewritten.get(nth))
+                .map_or(&fields, |rewritten| &rewritten.fields);
             let groups = table
                 .groups
                 .values()
                 .filter_map(|&group| self.groups.get(group));
             let Some(entry) = groups
-                .filter_map(|group| group.find(&fields, &mut self.key))
+                .filter_map(|group| group.find(fields, &mut self.key))
                 .next()
             else {
-                self.walk.extend(table.miss.map(|miss| (miss, tag)));
+                let miss = table.miss.map(|table| Step { table, ..step });
+                self.walk.extend(miss);
                 continue;
             };
             for &counter in &entry.counters {
                 if let Some(traffic) = self.counters.get(counter) {
                     traffic.packets += 1;
-                    traffic.octets += len as u64;
+                    traffic.octets += frame.len() as u64;
                 }
             }
             let tag = if entry.flow_tag != 0 {
                 entry.flow_tag
             } else {
-                tag
+                step.tag
+            };
+            let rewrite = entry.rewrite.and_then(|number| self.rewrites.get(number));
+            let rewritten = match rewrite {
+                Some(rewrite) => {
+                    let before = step.rewritten.and_then(|nth| self.rewritten.get(nth));
+                    let mut frame = before
+                        .map_or(frame, |before| before.frame.as_slice())
+                        .to_vec();
+                    if let Some(headers) = Headers::parse(&frame) {
+                        rewrite.apply(&mut frame, &headers);
+                    }
+                    let headers = Headers::parse(&frame).unwrap_or(headers);
+                    let fields = matching::of_frame(&headers);
+                    self.rewritten.push(Rewritten { frame, fields });
+                    Some(self.rewritten.len() - 1)
+                }
+                None => step.rewritten,
             };
             let first = self.walk.len();
             for &destination in &entry.destinations {
                 match destination {
-                    Destination::Tir(tir) => hits.push(Hit { tir, flow_tag: tag }),
-                    Destination::Table(table) => self.walk.push((table, tag)),
+                    Destination::Tir(tir) => hits.push(Hit {
+                        tir,
+                        flow_tag: tag,
+                        rewritten,
+                    }),
+                    Destination::Table(table) => self.walk.push(Step {
+                        table,
+                        tag,
+                        rewritten,
+                    }),
                 }
             }
             self.walk[first..].reverse();
@@ -431,7 +490,8 @@ impl Steering {
         tir_exists: &dyn Fn(u32) -> bool,
     ) -> Result<(), Syndrome> {
         let verdicts = entry.action & (action::DROP | action::FORWARD);
-        if entry.action & !(action::DROP | action::FORWARD | action::COUNT) != 0
+        let known = action::DROP | action::FORWARD | action::COUNT | action::MODIFY_HEADER;
+        if entry.action & !known != 0
             || verdicts.count_ones() > 1
             // Drivers take an entry's destinations away one by one before they delete it.
             || verdicts == 0 && !modified
@@ -444,6 +504,12 @@ impl Steering {
         );
         if has && !required || required && !has && !modified {
             return Err(Syndrome::FteDestinations);
+        }
+        if (entry.action & action::MODIFY_HEADER != 0) != entry.rewrite.is_some() {
+            return Err(Syndrome::FteRewrite);
+        }
+        if let Some(number) = entry.rewrite {
+            self.rewrite(number)?;
         }
         if (entry.action & action::COUNT != 0) == entry.counters.is_empty() {
             return Err(Syndrome::FteCounters);
@@ -503,6 +569,7 @@ impl Steering {
         for &counter in &entry.counters {
             self.counters.hold(counter);
         }
+        self.use_rewrite(entry.rewrite, 1);
     }
 
     /// The entry is gone.
@@ -524,11 +591,42 @@ impl Steering {
         for &counter in &entry.counters {
             self.counters.release(counter);
         }
+        self.use_rewrite(entry.rewrite, -1);
     }
 
-    /// Numbers of the tables, of the groups, and of the first counters of bulks.
+    /// Counts one entry more or less that uses a list of changes.
+    fn use_rewrite(&mut self, number: Option<u32>, by: i32) {
+        if let Some(rewrite) = number.and_then(|number| self.rewrites.get_mut(number)) {
+            rewrite.users = rewrite.users.saturating_add_signed(by);
+        }
+    }
+
+    pub(crate) fn rewrite(&self, number: u32) -> Result<&Rewrite, Syndrome> {
+        self.rewrites.get(number).ok_or(Syndrome::RewriteUnknown)
+    }
+
+    /// The number that a new list of changes would get.
+    pub(crate) fn plan_rewrite(&self, limits: &Limits) -> Result<u32, Syndrome> {
+        let full = self.rewrites.len() >> limits.log_rewrites.min(31) != 0;
+        let number = self.rewrites.next_number().filter(|_| !full);
+        number.ok_or(Syndrome::RewriteExhausted)
+    }
+
+    pub(crate) fn insert_rewrite(&mut self, rewrite: Rewrite) {
+        self.rewrites.insert(rewrite);
+    }
+
+    pub(crate) fn remove_rewrite(&mut self, number: u32) {
+        self.rewrites.remove(number);
+    }
+
+    /// Numbers of the tables, of the lists of changes, and of the groups.
     pub(crate) fn tables(&self) -> impl Iterator<Item = u32> {
         self.tables.iter().map(|(number, _)| number)
+    }
+
+    pub(crate) fn rewrites(&self) -> impl Iterator<Item = u32> {
+        self.rewrites.iter().map(|(number, _)| number)
     }
 
     pub(crate) fn groups(&self) -> impl Iterator<Item = u32> {
@@ -544,6 +642,7 @@ fn merge(old: &Entry, new: Entry, modify: Modify) -> Result<Entry, Syndrome> {
     let mut entry = old.clone();
     if modify.action {
         entry.action = new.action;
+        entry.rewrite = new.rewrite;
     }
     if modify.flow_tag {
         entry.flow_tag = new.flow_tag;

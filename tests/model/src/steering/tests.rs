@@ -13,6 +13,8 @@ const LIMITS: Limits = Limits {
     log_entries: 20,
     log_destinations: 8,
     log_entry_counters: 2,
+    log_rewrites: 4,
+    rewrite_actions: 8,
     modify_entry: true,
     several_tirs: true,
     tirs_and_tables: true,
@@ -129,6 +131,7 @@ impl Lab {
             flow_tag,
             destinations: to.to_vec(),
             counters: Vec::new(),
+            rewrite: None,
         };
         self.steering
             .set_entry(&LIMITS, place, entry, None, &|tir| tir < 1000)
@@ -306,6 +309,7 @@ fn the_last_flow_tag_stays() {
     let tagged = |tir| Hit {
         tir,
         flow_tag: 0xabc,
+        rewritten: None,
     };
     assert_eq!(hits, [tagged(2), tagged(1)]);
 }
@@ -358,6 +362,7 @@ fn entries_replace_and_release() {
         flow_tag: 0,
         destinations: to.to_vec(),
         counters: Vec::new(),
+        rewrite: None,
     };
     let modify = Modify {
         action: false,
@@ -415,6 +420,7 @@ fn counters_count_and_are_found_in_rows() {
         flow_tag: 0,
         destinations: vec![Tir(1)],
         counters: vec![a, c],
+        rewrite: None,
     };
     lab.steering
         .set_entry(&LIMITS, (table, group, 0), entry, None, &|_| true)

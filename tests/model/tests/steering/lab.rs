@@ -56,6 +56,17 @@ pub(crate) fn config() -> Config {
     config
 }
 
+/// The same with four lists of four changes to headers.
+pub(crate) fn rewriting() -> Config {
+    let mut config = config();
+    config
+        .flow_table
+        .flow_table_properties_nic_receive_mut()
+        .set_log_max_modify_header_context(2)
+        .set_max_modify_header_actions(4);
+    config
+}
+
 pub(crate) struct Lab {
     pub(crate) node: Node,
     pub(crate) rq: u32,

@@ -9,3 +9,4 @@ mod lab;
 mod linux;
 mod random;
 mod refusals;
+mod rewrites;

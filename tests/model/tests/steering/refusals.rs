@@ -317,9 +317,6 @@ fn entries(stand: &mut Fixture) {
     }
     for feature in [
         |c: &mut FlowContext| {
-            c.set_modify_header_id(1);
-        },
-        |c: &mut FlowContext| {
             c.set_packet_reformat_id(1);
         },
         |c: &mut FlowContext| {
