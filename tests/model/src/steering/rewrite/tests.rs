@@ -5,6 +5,9 @@ use super::*;
 use crate::ethernet::{checksum, frame};
 use bareverbs_firmware_cmds::values::HeaderField::*;
 
+/// A field's value, and what sets it.
+type Field<'a> = (u32, Box<dyn FnOnce(u32) + 'a>);
+
 /// What a frame is made of.
 #[derive(Clone)]
 struct Parts {
@@ -80,8 +83,8 @@ impl Parts {
     }
 
     /// The field, if the frame has it; and what sets it.
-    fn field(&mut self, field: HeaderField) -> Option<(u32, Box<dyn FnOnce(u32) + '_>)> {
-        fn bytes(bytes: &mut [u8]) -> (u32, Box<dyn FnOnce(u32) + '_>) {
+    fn field(&mut self, field: HeaderField) -> Option<Field<'_>> {
+        fn bytes(bytes: &mut [u8]) -> Field<'_> {
             let fold = |word: u32, byte: &u8| word << 8 | u32::from(*byte);
             let old = bytes.iter().fold(0, fold);
             let set = move |value: u32| {
@@ -90,7 +93,7 @@ impl Parts {
             };
             (old, Box::new(set))
         }
-        fn short(word: &mut u16) -> (u32, Box<dyn FnOnce(u32) + '_>) {
+        fn short(word: &mut u16) -> Field<'_> {
             (
                 u32::from(*word),
                 Box::new(move |value| *word = value as u16),
@@ -100,9 +103,7 @@ impl Parts {
         let addresses = &mut self.addresses;
         let address = move |version: bool, at: usize| {
             let word = (version == v6).then(move || &mut addresses[at]);
-            word.map(|word| -> (u32, Box<dyn FnOnce(u32)>) {
-                (*word, Box::new(move |value| *word = value))
-            })
+            word.map(|word| -> Field<'_> { (*word, Box::new(move |value| *word = value)) })
         };
         match field {
             Dmac47_16 => Some(bytes(&mut self.destination[..4])),
