@@ -42,7 +42,7 @@ impl Shape {
 /// Rows that are printed without a peer's. libmlx5's poll does not decode compressed CQEs; UCX does
 /// (`uct_ib_mlx5_iface_cqe_unzip`), and its program here does not have them yet. Nor does any have sends of dynamic connections,
 /// which both peers could. Neither forwards frames, as DPDK's driver does: that needs a card, so `cargo rig drivers dpdk-count`
-/// counts it on the model, and `docs/benchmarks.md` has it below the row.
+/// counts it on the model, and `docs/benchmarks.md` has it behind the table.
 const NOT_COMPARED: [&str; 3] = ["poll_compressed", "send_dc", "l2fwd"];
 
 const SEND: &[&str] = &["send__wr", "send__post_send"];
