@@ -1,20 +1,21 @@
-//! smoltcp with one socket, on the port that the connection manager finds its neighbours on.
+//! smoltcp with one socket, on the port that the connection manager finds its neighbours on: with frames on Ethernet, with IP
+//! packets on InfiniBand.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::Inbox;
+use bareverbs::cm::rdma::{Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot};
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp;
 use smoltcp::storage::PacketMetadata;
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetAddress, IpCidr};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 use crate::Result;
-use bareverbs_node::{Cm, Host};
+use bareverbs_node::{Cm, Host, PortResolver};
 
-/// Frames that may wait to be read.
+/// Frames that may wait to be read, on InfiniBand also to be sent.
 const FRAMES: usize = 64;
 const FRAME: usize = 1518;
 /// Bytes that the socket keeps, each way.
@@ -38,19 +39,44 @@ fn instant(now: Duration) -> Instant {
 }
 
 /// What the stack needs.
-const ETHERNET: &str = "TCP beside RDMA needs an Ethernet port";
+const IP: &str = "TCP beside RDMA needs IP addresses";
+
+/// smoltcp's interface on Ethernet. The inbox stays with the port, so that its memory is given away.
+fn with_frames<P: Platform>(
+    neighbours: &mut NeighbourDiscovery<'_, '_, P>,
+    now: Instant,
+) -> Interface {
+    let metadata = vec![PacketMetadata::EMPTY; FRAMES].leak();
+    neighbours.share(Inbox::new(metadata, vec![0; FRAMES * FRAME].leak()));
+    let config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
+    let mut sent = [0; FRAME];
+    Interface::new(config, &mut neighbours.port(&mut sent), now)
+}
+
+/// The same on InfiniBand.
+fn with_packets<P: Platform>(
+    link: &mut IpOverInfiniband<'_, '_, P>,
+    now: Instant,
+) -> Result<Interface> {
+    let slots = || vec![PacketSlot::EMPTY; FRAMES].leak();
+    link.share(slots(), slots());
+    let config = Config::new(HardwareAddress::Ip);
+    let mut port = link.port().ok_or(DOWN)?;
+    Ok(Interface::new(config, &mut port, now))
+}
+
+const DOWN: &str = "the port is not in the group of all interfaces";
 
 impl Stack {
-    /// At an address that the port has. The inbox stays with the port, so that its memory is given away.
+    /// At an address that the port has.
     pub(crate) fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, address: Host) -> Result<Self> {
-        let address = address.ip().ok_or(ETHERNET)?;
+        let address = address.ip().ok_or(IP)?;
         let now = instant(cm.now());
-        let neighbours = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
-        let metadata = vec![PacketMetadata::EMPTY; FRAMES].leak();
-        neighbours.share(Inbox::new(metadata, vec![0; FRAMES * FRAME].leak()));
-        let config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
-        let mut sent = [0; FRAME];
-        let mut interface = Interface::new(config, &mut neighbours.port(&mut sent), now);
+        let mut interface = match cm.resolver_mut() {
+            PortResolver::Ethernet(neighbours) => with_frames(neighbours, now),
+            PortResolver::IpOverInfiniband(link) => with_packets(link, now)?,
+            PortResolver::Gids(_) => return Err(IP.into()),
+        };
         let prefix = if address.is_ipv4() { 24 } else { 64 };
         let mut full = false;
         interface.update_ip_addrs(|addresses| {
@@ -74,7 +100,7 @@ impl Stack {
     }
 
     pub(crate) fn connect(&mut self, server: Host, port: u16) -> Result<()> {
-        let server = SocketAddr::new(server.ip().ok_or(ETHERNET)?, port);
+        let server = SocketAddr::new(server.ip().ok_or(IP)?, port);
         let socket: &mut tcp::Socket<'_> = self.sockets.get_mut(self.socket);
         let context = self.interface.context();
         Ok(socket.connect(context, server, EPHEMERAL)?)
@@ -83,13 +109,21 @@ impl Stack {
     /// Takes what the port has received, and sends what is to be sent.
     pub(crate) fn poll<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
         let now = instant(cm.now());
-        let mut sent = [0; FRAME];
-        let port = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
-        let mut port = port.port(&mut sent);
-        self.interface.poll(now, &mut port, &mut self.sockets);
-        match port.take_error() {
-            None => Ok(()),
-            Some(error) => Err(error.into()),
+        match cm.resolver_mut() {
+            PortResolver::Ethernet(neighbours) => {
+                let mut sent = [0; FRAME];
+                let mut port = neighbours.port(&mut sent);
+                self.interface.poll(now, &mut port, &mut self.sockets);
+                port.take_error().map_or(Ok(()), |error| Err(error.into()))
+            }
+            PortResolver::IpOverInfiniband(link) => {
+                // While the port is not up, nothing is received and what is to be sent waits.
+                if let Some(mut port) = link.port() {
+                    self.interface.poll(now, &mut port, &mut self.sockets);
+                }
+                Ok(())
+            }
+            PortResolver::Gids(_) => Err(IP.into()),
         }
     }
 

@@ -27,6 +27,12 @@ fn both_come_back() {
         ("-S 100000 -C 3", 100_000, 3),
         ("-S 1 -C 1 -s fd00::1 --interrupts", 1, 1),
         ("-S 50000 -C 0", 50_000, 0),
+        ("-S 100000 -C 3 --model-port infiniband", 100_000, 3),
+        (
+            "-S 1000 -C 1 -s fd00::1 --model-port infiniband --interrupts",
+            1000,
+            1,
+        ),
     ] {
         assert_eq!(run(line), Some(Echoed { bytes, messages }), "{line}");
     }

@@ -155,6 +155,8 @@ pub use bareverbs_core::srq::SrqAttr;
 pub use conn::group::{GroupSlot, JoinMulticast};
 pub use id::slot::{ChannelSlot, Channels, IdSlot, Ids, Resources, Storage};
 pub use port::shared::{Inbox, SharedPort};
+#[cfg(feature = "infiniband")]
+pub use port::stack::{IpPort, IpRxToken, IpTxToken, PacketSlot};
 pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
 pub use route::deferred::DeferredMadSlot;
 #[cfg(feature = "infiniband")]

@@ -4,4 +4,6 @@ pub(crate) mod gsi;
 #[cfg(feature = "infiniband")]
 pub(crate) mod ipoib;
 pub(crate) mod shared;
+#[cfg(feature = "infiniband")]
+pub(crate) mod stack;
 pub(crate) mod trace;

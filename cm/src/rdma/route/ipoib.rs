@@ -2,7 +2,7 @@
 //! paths and groups of subnet administration.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
@@ -10,11 +10,14 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::{Device, Gid, Platform, PortState};
 
 use crate::ip::{self, Host};
-use crate::ipoib::{HardwareAddress, Link, PeerSlot, To, broadcast_group, group};
+use crate::ipoib::{self, HardwareAddress, Link, PeerSlot, To, broadcast_group, group};
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
 use crate::rdma::port::ipoib::{Interface, PACKET, Target};
-use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
+use crate::rdma::port::stack::{IpPort, PacketSlot, Stack};
+use crate::rdma::route::resolver::{
+    Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
+};
 use crate::rdma::route::subnet::SubnetAdministration;
 use crate::rdma::types::error::RdmaError;
 
@@ -28,6 +31,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const MULTICAST_QPN: u32 = 0xff_ffff;
 const PKEY_BASE: u16 = 0x7fff;
 
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 /// A packet of the largest MTU with an Ethernet header in place of its own, and larger addresses.
 const FRAME: usize = PACKET + 64;
 
@@ -65,6 +70,10 @@ pub struct IpOverInfiniband<'s, 'd, P: Platform> {
     groups: heapless::Vec<Group, GROUPS>,
     /// The port is to be looked at from then on; `None` while it is active.
     look: Option<Duration>,
+    /// The longest IP packet, as the group of all interfaces has it.
+    mtu: usize,
+    /// Another stack's packets.
+    stack: Option<Stack<'s>>,
     packet: [u8; PACKET],
     frame: [u8; FRAME],
     reply: [u8; FRAME],
@@ -100,6 +109,8 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             pkey,
             groups: heapless::Vec::new(),
             look: Some(Duration::ZERO),
+            mtu: 0,
+            stack: None,
             packet: [0; PACKET],
             frame: [0; FRAME],
             reply: [0; FRAME],
@@ -128,6 +139,36 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
     /// Where the interface is.
     pub const fn hardware_address(&self) -> HardwareAddress {
         self.link.own()
+    }
+
+    /// The longest IP packet: 4 bytes less than the MTU of the group of all interfaces. `None` before the port is in it.
+    pub fn mtu(&self) -> Option<usize> {
+        self.is_up().then_some(self.mtu)
+    }
+
+    /// Lets another IP stack work on the interface beside this host, with addresses that were added here. In `inbox` it finds
+    /// the packets that this host does not answer: everything but ARP, neighbour discovery, and echo requests to these
+    /// addresses. In `outbox` its own wait for the next poll, and for the neighbour to be found. See [`port`](Self::port).
+    pub fn share(&mut self, inbox: &'s mut [PacketSlot], outbox: &'s mut [PacketSlot]) {
+        self.stack = Some(Stack::new(inbox, outbox));
+    }
+
+    /// The interface for the other stack: the device of an `Interface` of smoltcp's, for IP packets. `None` until it is
+    /// [shared](Self::share) and [up](Self::is_up).
+    pub fn port(&mut self) -> Option<IpPort<'_, 's>> {
+        let mtu = self.mtu()?;
+        Some(IpPort::new(self.stack.as_mut()?, mtu))
+    }
+
+    /// Packets that were dropped because the other stack's inbox was full.
+    pub fn unread(&self) -> u64 {
+        self.stack.as_ref().map_or(0, |stack| stack.unread)
+    }
+
+    /// Packets of the other stack's that were dropped: no route, no answer of the neighbour, not from an address of this host,
+    /// or longer than the MTU is since.
+    pub fn unsent(&self) -> u64 {
+        self.stack.as_ref().map_or(0, |stack| stack.unsent)
     }
 
     /// Whether there is a port to work with. A port that no manager has configured has no LID, and cannot send.
@@ -274,6 +315,9 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
                 self.give_up(now, &group)?;
                 self.groups.swap_remove(other);
             }
+            let port = self.device.query_port()?.active_mtu.bytes();
+            let mtu = (128 << record.mtu.clamp(1, 5)).min(port);
+            self.mtu = (mtu as usize).min(PACKET) - ipoib::HEADER_LEN;
             let pkey_index = self.pkey_index(record.pkey)?;
             self.interface.start(record.qkey, pkey_index)?;
         }
@@ -358,10 +402,72 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             let frame = &self.frame[..length];
             if let Some(length) = self.host.receive(now, frame, &mut self.reply) {
                 self.send(true, length)?;
+            } else if let (Some(stack), Some(packet)) = (&mut self.stack, ip_packet(frame)) {
+                stack.pass_on(packet);
             }
         }
         Ok(())
     }
+
+    /// Sends what the other stack has written, as far as it is known where to.
+    fn send_written(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let waiting = self.stack.as_ref().map_or(0, Stack::waiting);
+        for _ in 0..waiting {
+            if !self.interface.can_send()? {
+                return Ok(());
+            }
+            let Some(stack) = &mut self.stack else {
+                return Ok(());
+            };
+            let Some(length) = stack.take(&mut self.frame[ETHERNET..]) else {
+                continue;
+            };
+            let packet = &self.frame[ETHERNET..][..length];
+            match neighbour(&mut self.host, now, packet).filter(|_| length <= self.mtu) {
+                Some((kind, Resolution::Found(neighbour))) => {
+                    self.frame[..6].copy_from_slice(&neighbour.mac);
+                    self.frame[6..12].copy_from_slice(&self.link.mac());
+                    self.frame[12..ETHERNET].copy_from_slice(&kind);
+                    self.send(false, ETHERNET + length)?;
+                }
+                Some((_, Resolution::Pending)) => stack.put_back(packet),
+                _ => stack.unsent += 1,
+            }
+        }
+        if let Some(stack) = &mut self.stack {
+            stack.written = false;
+        }
+        Ok(())
+    }
+}
+
+/// The types of IPv4 and IPv6 in an Ethernet header.
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// The IP packet in a frame, if that is what it has.
+fn ip_packet(frame: &[u8]) -> Option<&[u8]> {
+    let (header, packet) = frame.split_at_checked(ETHERNET)?;
+    [IPV4, IPV6]
+        .contains(&[header[12], header[13]])
+        .then_some(packet)
+}
+
+/// Where an IP packet goes, and its type.
+fn neighbour(host: &mut Host<'_>, now: Duration, packet: &[u8]) -> Option<([u8; 2], Resolution)> {
+    let v4 = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<4>()?));
+    let v6 = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<16>()?));
+    let (kind, source, destination) = match packet.first()? >> 4 {
+        4 => (IPV4, v4(12)?, v4(16)?),
+        6 => (IPV6, v6(8)?, v6(24)?),
+        _ => return None,
+    };
+    let all = destination == Ipv4Addr::BROADCAST || host.is_broadcast_of_link(destination);
+    let resolution = match all {
+        true => Resolution::Found(Neighbour::new([0xff; 6])),
+        false => host.resolve(now, source, destination),
+    };
+    Some((kind, resolution))
 }
 
 impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
@@ -391,7 +497,8 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
     }
 
     fn is_settled(&self) -> bool {
-        self.host.is_settled()
+        // An IPv4 address is not probed for, and is the port's own as soon as there is an interface.
+        self.is_up() && self.host.is_settled()
     }
 
     fn has_address(&self, address: IpAddr) -> bool {
@@ -472,6 +579,7 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
                 };
                 self.send(false, length)?;
             }
+            self.send_written(now)?;
             // The filter is the list of groups.
             while self.host.poll_filter().is_some() {}
             while let Some(event) = self.host.poll_event() {
@@ -489,7 +597,9 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
             _ => None,
         });
         let host = self.host.next_deadline().filter(|_| self.is_up());
-        let others = [self.look, host, self.subnet.next_deadline()];
+        let written = self.stack.as_ref().is_some_and(|stack| stack.written);
+        let written = (written && self.is_up()).then_some(Duration::ZERO);
+        let others = [self.look, host, written, self.subnet.next_deadline()];
         others.into_iter().flatten().chain(again).min()
     }
 }

@@ -14,20 +14,20 @@ use bareverbs_in_process::{ModelPlatform, World};
 use super::support::{MS, PORT, SECOND, device, gid, lid, qp, subnet};
 use crate::keep::keep;
 
-type Cm =
+pub(super) type Cm =
     RdmaCm<'static, 'static, ModelPlatform, IpOverInfiniband<'static, 'static, ModelPlatform>>;
 
 const PKEY: u16 = 0xffff;
 const QKEY: u32 = 0xb1b;
 
-struct Hosts {
-    world: World,
+pub(super) struct Hosts {
+    pub(super) world: World,
     subnet: Subnet,
-    cms: Vec<Cm>,
+    pub(super) cms: Vec<Cm>,
     channels: Vec<ChannelId>,
 }
 
-fn addresses(node: usize) -> [IpAddr; 2] {
+pub(super) fn addresses(node: usize) -> [IpAddr; 2] {
     let number = node as u8 + 1;
     [
         IpAddr::from([10, 0, 0, number]),
@@ -66,9 +66,12 @@ fn manager(world: &World, node: usize) -> Cm {
 }
 
 impl Hosts {
-    fn new() -> Self {
+    /// With what is changed in the group of all interfaces.
+    pub(super) fn with_group(change: impl FnOnce(&mut Group)) -> Self {
         let (builder, subnet) = subnet(2, 1);
-        subnet.with(|state| state.administration.groups.push(Group::all_interfaces()));
+        let mut all = Group::all_interfaces();
+        change(&mut all);
+        subnet.with(|state| state.administration.groups.push(all));
         let world = builder.stepped();
         let mut cms: Vec<Cm> = (0..2).map(|node| manager(&world, node)).collect();
         let channels = cms
@@ -83,7 +86,7 @@ impl Hosts {
         }
     }
 
-    fn poll_for(&mut self, time: Duration) {
+    pub(super) fn poll_for(&mut self, time: Duration) {
         let end = self.world.now() + time;
         while self.world.now() < end {
             for cm in &mut self.cms {
@@ -95,18 +98,21 @@ impl Hosts {
     }
 
     fn settled() -> Self {
-        let mut this = Self::new();
+        Self::with_group(|_| {}).settle()
+    }
+
+    pub(super) fn settle(mut self) -> Self {
         for _ in 0..100 {
-            if this.cms.iter_mut().all(|cm| cm.resolver_mut().is_settled()) {
+            if self.cms.iter_mut().all(|cm| cm.resolver_mut().is_settled()) {
                 break;
             }
-            this.poll_for(100 * MS);
+            self.poll_for(100 * MS);
         }
-        for cm in &mut this.cms {
+        for cm in &mut self.cms {
             let resolver = cm.resolver_mut();
             assert!(resolver.is_up() && resolver.is_settled());
         }
-        this
+        self
     }
 
     #[track_caller]

@@ -6,5 +6,6 @@ mod connections;
 mod failures;
 mod groups;
 mod ip;
+mod ip_stack;
 mod paths;
 mod types;
