@@ -1,5 +1,6 @@
 //! TCP and RDMA on one port, with one address. The server sends back what it receives: over TCP, with smoltcp on the
-//! port's Ethernet queue or, on InfiniBand, on its interface of IP over InfiniBand, and over RDMA connections that carry a message each. Echo requests it answers as well.
+//! port's Ethernet queue or its interface of IP over InfiniBand, and over RDMA connections that carry a message each. Echo
+//! requests it answers as well.
 //!
 //! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
 //! rdma-core's `rdma_client`.

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot};
+use bareverbs::cm::rdma::{Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot, Resolver};
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp;
@@ -108,7 +108,8 @@ impl Stack {
 
     /// Takes what the port has received, and sends what is to be sent.
     pub(crate) fn poll<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
-        let now = instant(cm.now());
+        let time = cm.now();
+        let now = instant(time);
         match cm.resolver_mut() {
             PortResolver::Ethernet(neighbours) => {
                 let mut sent = [0; FRAME];
@@ -121,7 +122,8 @@ impl Stack {
                 if let Some(mut port) = link.port() {
                     self.interface.poll(now, &mut port, &mut self.sockets);
                 }
-                Ok(())
+                // It goes out now: the last acknowledgement is followed by no wait.
+                Ok(link.poll(time)?)
             }
             PortResolver::Gids(_) => Err(IP.into()),
         }
