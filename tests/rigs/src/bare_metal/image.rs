@@ -65,7 +65,9 @@ const ALLOCATOR: [&str; 4] = [
 fn target_dir() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let directory = program.parent().and_then(Path::parent);
-    Ok(directory.ok_or("this program is nowhere")?.join("unikernel"))
+    Ok(directory
+        .ok_or("this program is nowhere")?
+        .join("unikernel"))
 }
 
 /// Where an image is, once it was built.
