@@ -8,7 +8,7 @@
 
 mod table;
 
-use super::stock_driver::{self, Rig};
+use super::stock_driver::{self, InC, Program, Rig, provision};
 use super::vfio::programs;
 use crate::outcome::Outcome;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,35 @@ use std::path::{Path, PathBuf};
 pub(crate) const ABOUT: &str =
     "subnets of the model under OpenSM, with Linux at the ends (slow: boots machines)";
 
+const PROGRAM: InC = InC {
+    name: "alternate_paths",
+    text: include_str!("programs/alternate_paths.c"),
+    libraries: &["-libverbs"],
+};
+const PACKAGES: &[&str] = &["ibverbs-providers", "libibverbs-dev", "libibverbs1"];
+/// Changes when what is unpacked changes, so that old caches are replaced.
+const RECIPE: &str = "1";
+
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rig = Rig {
         name: "infiniband",
         scenarios: table::ALL,
-        programs: programs::libraries(&root)?,
+        programs: all_programs(&root)?,
         ours: PathBuf::new(),
     };
     stock_driver::run_rig(&rig, arguments)
+}
+
+fn all_programs(root: &Path) -> Result<Vec<Program>, String> {
+    let directory = root.join("target/rigs/infiniband/in-c");
+    let tree = provision::guest_packages(&directory, PACKAGES, RECIPE)?;
+    let path = PROGRAM.build(&directory, &tree, None)?;
+    let name = PROGRAM.name;
+    let mut all = programs::libraries(root)?;
+    all.push(Program { name, path });
+    Ok(all)
 }
 
 #[cfg(test)]

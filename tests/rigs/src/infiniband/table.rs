@@ -90,6 +90,38 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "alternate-paths",
+        about: "rdma-core's alternate paths over two switches: a connection keeps data moving while either cable is cut",
+        functions: 2,
+        model: &[
+            "--port-type",
+            "ib",
+            "--subnet-managed",
+            "--topology",
+            concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/src/infiniband/topologies/two_paths.txt"
+            ),
+        ],
+        rounds: &[Boot {
+            machines: &[&[0, 1]],
+            script: script!("scripts/alternate_paths.sh"),
+            prints: &[
+                (
+                    "either cable cut under a flow",
+                    "PASS cut 1: both ends have migrated",
+                ),
+                (
+                    "either cable cut under a flow",
+                    "PASS cut 2: both ends have migrated",
+                ),
+                ("either cable cut under a flow", "PASS 3 cuts"),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "ours",
         about: "our driver and libraries on a switch under OpenSM, against Linux: paths and groups of OpenSM's, connections \
                 by GID",
