@@ -107,17 +107,15 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if slot.conn.passive || slot.conn.stale_retries == 0 || !own_cqs || !is_untouched(qp) {
             return false;
         }
-        let Ok(queried) = qp.query() else {
-            return false;
-        };
+        let (cap, sq_sig_all) = (qp.cap(), qp.sq_sig_all());
         slot.conn.stale_retries -= 1;
         let old = Verbs::take(&mut self.ids[index].objects);
         let mut init = QpInit {
             send_cq: old.send_cq.as_ref(),
             recv_cq: old.recv_cq.as_ref(),
             srq: None,
-            cap: queried.cap,
-            sq_sig_all: queried.sq_sig_all,
+            cap,
+            sq_sig_all,
         };
         let id = self.ids.id_of(index);
         // A rare case, for which this waits.

@@ -317,6 +317,12 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         self.object.sizes.cap
     }
 
+    /// Whether every request reports its completion ([`QpInitAttr::sq_sig_all`](crate::QpInitAttr::sq_sig_all)).
+    #[must_use]
+    pub fn sq_sig_all(&self) -> bool {
+        self.object.sq_sig_all
+    }
+
     /// Whether it receives from an SRQ.
     #[must_use]
     pub fn has_srq(&self) -> bool {
