@@ -93,7 +93,7 @@ impl fmt::Display for MrError {
             } => write!(f, "{field} of {asked}, and up to {limit} are possible"),
             Self::DmOutsideBar { .. } => f.write_str("device memory is not in its part of BAR 0"),
             Self::OutsideDm(error) => error.fmt(f),
-            Self::NotZeroBased => f.write_str("device memory is registered with ZERO_BASED only"),
+            Self::NotZeroBased => f.write_str("device memory needs ZERO_BASED"),
             Self::NoOnDemandPaging { offered } => {
                 let who = if *offered { "driver" } else { "device" };
                 write!(f, "the {who} has no on-demand paging (cmd_hca_cap.pg)")
