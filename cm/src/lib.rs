@@ -5,7 +5,7 @@
 //! | [`mad`] | the messages on the wire: a codec for all twelve, for the RDMA CM's header, and for subnet administration | nothing |
 //! | [`engine`] | the IB CM as a state machine: MADs and time in, MADs and events out | [`mad`] |
 //! | [`ip`] | the IP host of a port, without sockets: addresses, ARP, neighbour discovery, routes, groups, echo | nothing |
-//! | [`sa`] | asking subnet administration (InfiniBand) for paths and groups | [`mad`] |
+//! | [`sa`] | asking subnet administration (InfiniBand) for paths, groups, services and tables, and taking its reports | [`mad`] |
 //! | [`rdma`] | librdmacm's calls, with QP1 and the QPs of the connections | [`engine`], [`ip`], [`sa`] and the driver |
 //!
 //! All capacities come from storage that the caller hands in, and 16 and 100,000 connections are the same code at the same

@@ -224,9 +224,9 @@ fn what_is_no_such_mad_is_refused() {
         (2, 1, MadError::ClassVersion(1)),
         (
             3,
-            0x12,
+            0x13,
             MadError::Method {
-                method: 0x12,
+                method: 0x13,
                 attribute: 0x35,
             },
         ),

@@ -170,6 +170,7 @@ pub use route::subnet::{
     MemberSlot, Members, PathSlot, Paths, Questions, SubnetAdministration, SubnetResources,
     SubnetStorage,
 };
+pub use route::with_user::WithSaUser;
 pub use tasks::AsyncCm;
 pub use types::error::{RdmaError, errno};
 pub use types::extended::{ExtendedAttribute, send_ops};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Answer, Config, Ignored, Question, QuestionId, SaError};
+use super::{Answer, Ask, Config, Ignored, Question, QuestionId, SaError, SaUser, Taken};
 use crate::mad::sa::{
     McMemberRecord, PathRecord, SaAttribute, SaHeader, SaMad, SaMethod, SaPortInfo, SaStatus,
 };
@@ -18,17 +18,17 @@ const LONGEST_LIFE: u8 = 31;
 
 /// Where a question stands.
 #[derive(Debug, Clone, Copy)]
-enum QuestionState {
+enum QuestionState<A> {
     Free,
     Asked,
-    Answered(Result<Answer, SaError>),
+    Answered(Result<A, SaError>),
 }
 
 /// Storage for one query. Hand a slice of them to [`Client::new`].
 #[derive(Debug, Clone, Copy)]
-pub struct QuestionSlot {
-    state: QuestionState,
-    question: Question,
+pub struct QuestionSlot<Q: Ask = Question> {
+    state: QuestionState<Q::Answer>,
+    question: Q,
     transaction_id: u64,
     next: Duration,
     interval: Duration,
@@ -37,11 +37,11 @@ pub struct QuestionSlot {
     busy: bool,
 }
 
-impl QuestionSlot {
+impl<Q: Ask> QuestionSlot<Q> {
     /// An empty slot.
     pub const EMPTY: Self = Self {
         state: QuestionState::Free,
-        question: Question::PortInfo,
+        question: Q::NONE,
         transaction_id: 0,
         next: Duration::ZERO,
         interval: Duration::ZERO,
@@ -50,7 +50,7 @@ impl QuestionSlot {
     };
 }
 
-impl Default for QuestionSlot {
+impl<Q: Ask> Default for QuestionSlot<Q> {
     fn default() -> Self {
         Self::EMPTY
     }
@@ -58,15 +58,15 @@ impl Default for QuestionSlot {
 
 /// Asks subnet administration. All calls look at every slot: give as many as there are to be questions at once, not more.
 #[derive(Debug)]
-pub struct Client<'s> {
+pub struct Client<'s, Q: Ask = Question> {
     config: Config,
-    slots: &'s mut [QuestionSlot],
+    slots: &'s mut [QuestionSlot<Q>],
     asked: u64,
 }
 
-impl<'s> Client<'s> {
+impl<'s, Q: Ask> Client<'s, Q> {
     /// A client that has asked nothing.
-    pub fn new(config: Config, slots: &'s mut [QuestionSlot]) -> Self {
+    pub fn new(config: Config, slots: &'s mut [QuestionSlot<Q>]) -> Self {
         slots.fill(QuestionSlot::EMPTY);
         Self {
             config,
@@ -82,11 +82,11 @@ impl<'s> Client<'s> {
     pub fn ask(
         &mut self,
         now: Duration,
-        question: &Question,
+        question: &Q,
         deadline: Duration,
     ) -> Result<QuestionId, SaError> {
         let capacity = self.slots.len();
-        let free = |slot: &&mut QuestionSlot| matches!(slot.state, QuestionState::Free);
+        let free = |slot: &&mut QuestionSlot<Q>| matches!(slot.state, QuestionState::Free);
         let slot = self.slots.iter_mut().find(free).ok_or(SaError::NoSlots {
             what: "questions",
             capacity,
@@ -116,7 +116,7 @@ impl<'s> Client<'s> {
     }
 
     /// What became of a question; `None` while it is under way. Can be had once.
-    pub fn outcome(&mut self, id: QuestionId) -> Option<Result<Answer, SaError>> {
+    pub fn outcome(&mut self, id: QuestionId) -> Option<Result<Q::Answer, SaError>> {
         let slot = self.find(id.0)?;
         let QuestionState::Answered(outcome) = slot.state else {
             return None;
@@ -134,12 +134,12 @@ impl<'s> Client<'s> {
 
     /// Questions that are under way, or answered and not fetched.
     pub fn in_use(&self) -> usize {
-        let used = |slot: &&QuestionSlot| !matches!(slot.state, QuestionState::Free);
+        let used = |slot: &&QuestionSlot<Q>| !matches!(slot.state, QuestionState::Free);
         self.slots.iter().filter(used).count()
     }
 
-    fn find(&mut self, transaction_id: u64) -> Option<&mut QuestionSlot> {
-        let named = |slot: &&mut QuestionSlot| {
+    fn find(&mut self, transaction_id: u64) -> Option<&mut QuestionSlot<Q>> {
+        let named = |slot: &&mut QuestionSlot<Q>| {
             slot.transaction_id == transaction_id && !matches!(slot.state, QuestionState::Free)
         };
         self.slots.iter_mut().find(named)
@@ -162,8 +162,8 @@ impl<'s> Client<'s> {
     /// When [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) have to be called at the
     /// latest.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let asked = |slot: &&QuestionSlot| matches!(slot.state, QuestionState::Asked);
-        let due = |slot: &QuestionSlot| slot.next.min(slot.deadline);
+        let asked = |slot: &&QuestionSlot<Q>| matches!(slot.state, QuestionState::Asked);
+        let due = |slot: &QuestionSlot<Q>| slot.next.min(slot.deadline);
         self.slots.iter().filter(asked).map(due).min()
     }
 
@@ -177,7 +177,7 @@ impl<'s> Client<'s> {
             }
             slot.next = now.saturating_add(slot.interval);
             slot.interval = slot.interval.saturating_mul(2).min(longest);
-            match slot.write(mad) {
+            match slot.question.write(slot.transaction_id, mad) {
                 Ok(()) => return true,
                 Err(error) => slot.state = QuestionState::Answered(Err(SaError::Mad(error))),
             }
@@ -194,7 +194,9 @@ impl<'s> Client<'s> {
         let transaction_id = header.transaction_id;
         let slot = self
             .find(transaction_id)
-            .filter(|slot| matches!(slot.state, QuestionState::Asked) && slot.is_answered_by(&mad))
+            .filter(|slot| {
+                matches!(slot.state, QuestionState::Asked) && slot.question.is_answered_by(&mad)
+            })
             .ok_or(Ignored::Unexpected { transaction_id })?;
         if header.status.is_busy() {
             slot.busy = true;
@@ -203,7 +205,7 @@ impl<'s> Client<'s> {
             return Ok(());
         }
         slot.state = QuestionState::Answered(if header.status.is_success() {
-            slot.understand(&mad)
+            slot.question.understand(&mad)
         } else {
             Err(SaError::Status(header.status))
         });
@@ -211,17 +213,47 @@ impl<'s> Client<'s> {
     }
 }
 
-impl QuestionSlot {
+impl<Q: Ask> SaUser for Client<'_, Q> {
+    fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
+        Self::poll_transmit(self, now, mad)
+    }
+
+    fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
+        match Self::handle_mad(self, now, mad) {
+            Ok(()) => Taken::Mine,
+            Err(_) => Taken::NotMine,
+        }
+    }
+
+    /// Questions are not answered otherwise by it.
+    fn subnet_changed(&mut self, _now: Duration) {}
+
+    fn handle_timeout(&mut self, now: Duration) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+}
+
+impl Question {
     fn method(&self) -> SaMethod {
-        match self.question {
+        match *self {
             Question::PortInfo | Question::Path { .. } => SaMethod::Get,
             Question::Member { method, .. } => method,
         }
     }
+}
 
-    fn write(&self, mad: &mut [u8; MAD_LEN]) -> Result<(), MadError> {
-        let header = |components| SaHeader::request(self.method(), self.transaction_id, components);
-        match &self.question {
+impl Ask for Question {
+    type Answer = Answer;
+
+    const NONE: Self = Self::PortInfo;
+
+    fn write(&self, transaction_id: u64, mad: &mut [u8; MAD_LEN]) -> Result<(), MadError> {
+        let header = |components| SaHeader::request(self.method(), transaction_id, components);
+        match self {
             Question::PortInfo => SaPortInfo::default().emit(&header(0), mad),
             Question::Path { wanted, components } => wanted.emit(&header(*components), mad),
             Question::Member {
@@ -231,7 +263,7 @@ impl QuestionSlot {
     }
 
     fn is_answered_by(&self, mad: &SaMad<'_>) -> bool {
-        let attribute = match self.question {
+        let attribute = match self {
             Question::PortInfo => SaAttribute::ClassPortInfo,
             Question::Path { .. } => SaAttribute::PathRecord,
             Question::Member { .. } => SaAttribute::McMemberRecord,
@@ -241,7 +273,7 @@ impl QuestionSlot {
 
     /// The answer, if it makes sense.
     fn understand(&self, mad: &SaMad<'_>) -> Result<Answer, SaError> {
-        Ok(match &self.question {
+        Ok(match self {
             Question::PortInfo => Answer::PortInfo(mad.port_info().map_err(SaError::Mad)?),
             Question::Path { wanted, components } => {
                 let path = mad.path_record().map_err(SaError::Mad)?;

@@ -27,18 +27,29 @@
 //! ```
 //!
 //! A question is repeated until it is answered or its time is up, at intervals that double, also if subnet administration
-//! answers that it is busy. Each exchange is one MAD each way: no answer of these is longer.
+//! answers that it is busy. Each of these exchanges is one MAD each way; tables are longer ([`TableReader`]).
+//!
+//! What else a port may have with subnet administration is a [`SaUser`] each: [`Subscriptions`] to notices, [`Services`] that
+//! it offers or looks for, and a [`TableReader`]. A program has those that it names, and nothing of the others.
 
 mod client;
+mod services;
+mod subscriptions;
+mod table;
+mod user;
 
 use core::fmt;
 use core::time::Duration;
 
 pub(crate) use client::check_path_fields;
 pub use client::{Client, QuestionSlot};
+pub use services::{ServiceQuestion, ServiceSlot, ServiceStanding, Services};
+pub use subscriptions::{InformQuestion, ReportSlot, Standing, SubscriptionSlot, Subscriptions};
+pub use table::{Table, TableError, TableReader, TableRecord};
+pub use user::{SaUser, Taken};
 
-use crate::mad::MadError;
-use crate::mad::sa::{McMemberRecord, PathRecord, SaMethod, SaPortInfo, SaStatus};
+use crate::mad::sa::{McMemberRecord, PathRecord, SaMad, SaMethod, SaPortInfo, SaStatus};
+use crate::mad::{MAD_LEN, MadError};
 
 /// Settings of a [`Client`].
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +71,30 @@ impl Config {
             longest_interval: Duration::from_secs(1),
         }
     }
+}
+
+/// A kind of questions, and how they are written and answered.
+pub trait Ask: Copy + fmt::Debug {
+    /// What the answers are.
+    type Answer: Copy + fmt::Debug;
+
+    /// Any of them: it is in slots that are free.
+    const NONE: Self;
+
+    /// Writes the whole MAD.
+    ///
+    /// # Errors
+    /// If a value does not fit into its field.
+    fn write(&self, transaction_id: u64, mad: &mut [u8; MAD_LEN]) -> Result<(), MadError>;
+
+    /// Whether a MAD of the same transaction is of the kind that answers it.
+    fn is_answered_by(&self, mad: &SaMad<'_>) -> bool;
+
+    /// The answer.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    fn understand(&self, mad: &SaMad<'_>) -> Result<Self::Answer, SaError>;
 }
 
 /// What to ask. The components say what of the record counts.
@@ -156,6 +191,13 @@ pub enum Ignored {
         /// Its transaction.
         transaction_id: u64,
     },
+    /// A report of something that nobody has subscribed to.
+    NotSubscribed {
+        /// Number of the notice.
+        trap: u16,
+    },
+    /// A report for which there is no slot. It comes again.
+    NoRoom,
 }
 
 impl fmt::Display for Ignored {
@@ -165,6 +207,8 @@ impl fmt::Display for Ignored {
             Self::Unexpected { transaction_id } => {
                 write!(f, "nothing was asked in transaction {transaction_id:#018x}")
             }
+            Self::NotSubscribed { trap } => write!(f, "notice {trap} was not subscribed to"),
+            Self::NoRoom => f.write_str("no slot for a report"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The language of subnet administration: MADs of class 3 (IBTA volume 1, chapter 15), as far as one MAD holds a whole message.
+//! The language of subnet administration: MADs of class 3 (IBTA volume 1, chapter 15). Tables spread over several MADs
+//! ([`Segment`]).
 //!
 //! A question names what it asks about by the components of a record that count, as bits of a mask; the answer is the record.
 //!
@@ -13,14 +14,24 @@
 //! # Ok::<(), bareverbs_cm::mad::MadError>(())
 //! ```
 
+mod inform_info;
 mod mc_member_record;
+mod node_record;
+mod notice;
 mod path_record;
 mod port_info;
+mod rmpp;
+mod service_record;
 mod status;
 
+pub use inform_info::{InformInfo, InformInfoRecord};
 pub use mc_member_record::{JoinState, McMemberRecord};
+pub use node_record::NodeRecord;
+pub use notice::{Notice, Trap};
 pub use path_record::PathRecord;
 pub use port_info::SaPortInfo;
+pub use rmpp::{RmppStatus, RmppType, SEGMENT_DATA, Segment};
+pub use service_record::ServiceRecord;
 pub use status::SaStatus;
 
 use super::{BASE_VERSION, MAD_LEN, MadError, fields};
@@ -43,10 +54,18 @@ pub enum SaMethod {
     Get = 0x01,
     /// Makes or changes a record.
     Set = 0x02,
+    /// Tells of what has happened.
+    Report = 0x06,
+    /// Asks for all records that fit; on acknowledgements of the answer too.
+    GetTable = 0x12,
     /// Takes a record away.
     Delete = 0x15,
     /// Answer to `Get` and `Set`.
     GetResp = 0x81,
+    /// Answer to `Report`.
+    ReportResp = 0x86,
+    /// Answer to `GetTable`, in segments.
+    GetTableResp = 0x92,
     /// Answer to `Delete`.
     DeleteResp = 0x95,
 }
@@ -56,8 +75,12 @@ impl SaMethod {
         Some(match number {
             0x01 => Self::Get,
             0x02 => Self::Set,
+            0x06 => Self::Report,
+            0x12 => Self::GetTable,
             0x15 => Self::Delete,
             0x81 => Self::GetResp,
+            0x86 => Self::ReportResp,
+            0x92 => Self::GetTableResp,
             0x95 => Self::DeleteResp,
             _ => return None,
         })
@@ -68,6 +91,8 @@ impl SaMethod {
     pub const fn response(self) -> Self {
         match self {
             Self::Get | Self::Set | Self::GetResp => Self::GetResp,
+            Self::Report | Self::ReportResp => Self::ReportResp,
+            Self::GetTable | Self::GetTableResp => Self::GetTableResp,
             Self::Delete | Self::DeleteResp => Self::DeleteResp,
         }
     }
@@ -79,18 +104,33 @@ impl SaMethod {
 pub enum SaAttribute {
     /// ClassPortInfo.
     ClassPortInfo = 0x0001,
+    /// What has happened.
+    Notice = 0x0002,
+    /// A subscription to notices.
+    InformInfo = 0x0003,
+    /// A node of the subnet, by one of its ports.
+    NodeRecord = 0x0011,
+    /// A service that a port offers.
+    ServiceRecord = 0x0031,
     /// A path between two ports.
     PathRecord = 0x0035,
     /// A port's membership of a multicast group.
     McMemberRecord = 0x0038,
+    /// A subscription and whose it is.
+    InformInfoRecord = 0x00f3,
 }
 
 impl SaAttribute {
     const fn from_id(id: u16) -> Option<Self> {
         Some(match id {
             0x0001 => Self::ClassPortInfo,
+            0x0002 => Self::Notice,
+            0x0003 => Self::InformInfo,
+            0x0011 => Self::NodeRecord,
+            0x0031 => Self::ServiceRecord,
             0x0035 => Self::PathRecord,
             0x0038 => Self::McMemberRecord,
+            0x00f3 => Self::InformInfoRecord,
             _ => return None,
         })
     }
@@ -154,6 +194,16 @@ pub struct SaMad<'a> {
 impl<'a> SaMad<'a> {
     /// Checks what came from the wire. Bytes after the 256th are ignored.
     pub fn new(bytes: &'a [u8]) -> Result<Self, MadError> {
+        let mad = Self::any(bytes)?;
+        if mad.bytes[RMPP_FLAGS] & RMPP_ACTIVE != 0 {
+            return Err(MadError::Segmented);
+        }
+        Ok(mad)
+    }
+
+    /// The same, whether the message is in other MADs too or not.
+    #[inline(always)]
+    fn any(bytes: &'a [u8]) -> Result<Self, MadError> {
         let len = bytes.len();
         let Some(bytes) = bytes.first_chunk::<MAD_LEN>() else {
             return Err(MadError::Truncated { len, need: MAD_LEN });
@@ -173,9 +223,6 @@ impl<'a> SaMad<'a> {
             method: bytes[3],
             attribute: id,
         })?;
-        if bytes[RMPP_FLAGS] & RMPP_ACTIVE != 0 {
-            return Err(MadError::Segmented);
-        }
         Ok(Self {
             bytes,
             method,
@@ -218,6 +265,24 @@ impl<'a> SaMad<'a> {
         Ok(SaPortInfo::read(self.bytes))
     }
 
+    /// The subscription that it is about.
+    pub fn inform_info(&self) -> Result<InformInfo, MadError> {
+        self.expect(SaAttribute::InformInfo)?;
+        Ok(InformInfo::read(self.bytes))
+    }
+
+    /// What it tells of.
+    pub fn notice(&self) -> Result<Notice, MadError> {
+        self.expect(SaAttribute::Notice)?;
+        Ok(Notice::read(self.bytes))
+    }
+
+    /// The service that it is about.
+    pub fn service_record(&self) -> Result<ServiceRecord, MadError> {
+        self.expect(SaAttribute::ServiceRecord)?;
+        Ok(ServiceRecord::read(self.bytes))
+    }
+
     fn expect(&self, wanted: SaAttribute) -> Result<(), MadError> {
         if self.attribute == wanted {
             Ok(())
@@ -238,6 +303,7 @@ macro_rules! record {
         $name:ident,
         bits { $( $(#[$fdoc:meta])* $field:ident: $ty:ty = $byte:literal, $bit:literal, $width:literal; )* }
         gids { $( $(#[$gdoc:meta])* $gid:ident = $at:literal; )* }
+        $( bytes { $( $(#[$adoc:meta])* $array:ident: $len:literal = $start:literal; )* } )?
         components { $( $(#[$cdoc:meta])* $component:ident = $mask:expr; )* }
     ) => {
         $(#[$doc])*
@@ -245,11 +311,12 @@ macro_rules! record {
         pub struct $name {
             $( $(#[$fdoc])* pub $field: $ty, )*
             $( $(#[$gdoc])* pub $gid: [u8; 16], )*
+            $( $( $(#[$adoc])* pub $array: [u8; $len], )* )?
         }
 
         impl $name {
             /// The record with all fields zero.
-            pub const ZERO: Self = Self { $( $field: 0, )* $( $gid: [0; 16], )* };
+            pub const ZERO: Self = Self { $( $field: 0, )* $( $gid: [0; 16], )* $( $( $array: [0; $len], )* )? };
 
             $( $(#[$cdoc])* pub const $component: u64 = $mask; )*
 
@@ -257,6 +324,7 @@ macro_rules! record {
                 Self {
                     $( $field: $crate::mad::fields::get::<{ ($crate::mad::sa::SA_DATA + $byte) * 8 + $bit }, $width>(mad) as $ty, )*
                     $( $gid: $crate::mad::fields::bytes::<{ $crate::mad::sa::SA_DATA - $crate::mad::DATA + $at }, 16>(mad), )*
+                    $( $( $array: $crate::mad::fields::bytes::<{ $crate::mad::sa::SA_DATA - $crate::mad::DATA + $start }, $len>(mad), )* )?
                 }
             }
 
@@ -273,6 +341,7 @@ macro_rules! record {
                     }
                 )*
                 $( mad[$crate::mad::sa::SA_DATA + $at..$crate::mad::sa::SA_DATA + $at + 16].copy_from_slice(&self.$gid); )*
+                $( $( mad[$crate::mad::sa::SA_DATA + $start..$crate::mad::sa::SA_DATA + $start + $len].copy_from_slice(&self.$array); )* )?
                 Ok(())
             }
         }

@@ -548,6 +548,10 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
         self.subnet.handle_mad(now, mad);
     }
 
+    fn gid_gone(&mut self, gid: [u8; 16]) {
+        self.subnet.gid_gone(gid);
+    }
+
     fn subnet_changed(&mut self, now: Duration) {
         self.subnet.subnet_changed(now);
         self.look = Some(now);

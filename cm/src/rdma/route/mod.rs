@@ -14,3 +14,4 @@ pub(crate) mod resolver;
 pub(crate) mod return_path;
 pub(crate) mod router;
 pub(crate) mod subnet;
+pub(crate) mod with_user;

@@ -222,6 +222,11 @@ pub trait Resolver {
         let _ = now;
     }
 
+    /// No port can be reached by this GID any more, as far as subnet administration knows: paths that led there are invalid.
+    fn gid_gone(&mut self, gid: [u8; 16]) {
+        let _ = gid;
+    }
+
     /// Does what is due and takes what has arrived. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) calls it.
     ///
     /// # Errors
@@ -342,6 +347,10 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn subnet_changed(&mut self, now: Duration) {
         (**self).subnet_changed(now);
+    }
+
+    fn gid_gone(&mut self, gid: [u8; 16]) {
+        (**self).gid_gone(gid);
     }
 
     fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {

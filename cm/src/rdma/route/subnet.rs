@@ -487,6 +487,14 @@ impl Resolver for SubnetAdministration<'_> {
         }
     }
 
+    fn gid_gone(&mut self, gid: [u8; 16]) {
+        for slot in self.paths.iter_mut() {
+            if slot.query.dgid == gid && matches!(slot.state, PathState::Known { .. }) {
+                *slot = PathSlot::EMPTY;
+            }
+        }
+    }
+
     fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
         self.client.handle_timeout(now);
         self.advance(now);
