@@ -16,6 +16,7 @@ const DELETE: u8 = 0x15;
 const RESPONSE: u8 = 0x80;
 
 const CLASS_PORT_INFO: u16 = 0x01;
+const INFORM_INFO: u16 = 0x03;
 const PATH_RECORD: u16 = 0x35;
 const MC_MEMBER_RECORD: u16 = 0x38;
 
@@ -178,6 +179,8 @@ impl Administration {
                 record[..8].copy_from_slice(&[1, 2, 0, 0, 0, 0x02, 0, 18]);
                 0
             }
+            // What is subscribed to is the test's business.
+            (None, INFORM_INFO, SET) => 0,
             (None, PATH_RECORD, GET) => self.path(components, record),
             (None, MC_MEMBER_RECORD, GET) => self.look(components, record),
             (None, MC_MEMBER_RECORD, SET) => self.join(components, record),

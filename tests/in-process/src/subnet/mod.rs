@@ -64,6 +64,8 @@ pub struct State {
     /// All frames, if they are to be kept.
     pub frames: Option<Vec<Vec<u8>>>,
     outbox: Vec<(Duration, Vec<u8>)>,
+    /// The frame that the last question came in.
+    asker: Vec<u8>,
 }
 
 /// A handle on a subnet.
@@ -151,6 +153,15 @@ impl State {
         }
     }
 
+    /// Sends a datagram to whoever asked last.
+    pub fn tell(&mut self, datagram: &Datagram) {
+        let Ok(packet) = Packet::parse(&self.asker) else {
+            return;
+        };
+        let frame = back(&packet, datagram);
+        self.outbox.push((Duration::ZERO, frame));
+    }
+
     fn take(&mut self, frame: &[u8], now: Duration) {
         let Ok(packet) = Packet::parse(frame) else {
             return;
@@ -169,6 +180,7 @@ impl State {
             return;
         }
         self.questions.push(asked);
+        self.asker = frame.to_vec();
         if self.dead {
             return;
         }

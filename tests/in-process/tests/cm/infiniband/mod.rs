@@ -7,5 +7,6 @@ mod failures;
 mod groups;
 mod ip;
 mod ip_stack;
+mod notices;
 mod paths;
 mod types;
