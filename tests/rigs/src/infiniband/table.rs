@@ -143,4 +143,38 @@ pub(super) const ALL: &[Scenario] = &[
         }],
         ..SCENARIO
     },
+    Scenario {
+        name: "records",
+        about: "our driver on a switch under OpenSM: a service that is offered, reports of a port that goes and comes, and tables \
+                as saquery reads them",
+        functions: 3,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            machines: &[&[0, 2], &[1]],
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/records.sh")
+            ),
+            prints: &[
+                ("services", "0x6261726576657262"),
+                ("services", "bareverbs"),
+                ("services", "fe80::2:c903:0:201"),
+                ("subscriptions", "fe80::2:c903:0:201"),
+                ("subscriptions", "trap_num................65"),
+                ("offers and subscribes", "by service fe80::2:c903:0:201"),
+                (
+                    "offers and subscribes",
+                    "service 0x6261726576657262 fe80::2:c903:0:201 bareverbs",
+                ),
+                (
+                    "offers and subscribes",
+                    "subscription fe80::2:c903:0:201 67",
+                ),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
 ];

@@ -30,11 +30,12 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     stripped(&examples, all)
 }
 
-/// The libraries for C alone, and what hands them a device.
+/// The libraries for C, what hands them a device, and what asks subnet administration.
 pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
-    let examples = examples(root, &["devinfo"])?;
+    let examples = examples(root, &["devinfo", "subnet"])?;
     let programs = [
         ("devinfo", examples.join("devinfo")),
+        ("subnet", examples.join("subnet")),
         (LIBRARY, library(root)?),
     ];
     stripped(&examples, programs)
