@@ -163,11 +163,11 @@ fn drawn_messages_of_subnet_administration() {
             };
             if mad[3] == 0x12 {
                 mad[3] = 0x92;
-                mad[24..28].copy_from_slice(&[1, 1, 1 | draws.below(4) as u8 * 2, 0]);
+                mad[24..28].copy_from_slice(&[1, 1, 1 | (draws.below(4) as u8 * 2), 0]);
                 (mad[31], mad[35], mad[45]) = (draws.below(12) as u8, draws.below(256) as u8, 8);
             }
             if draws.below(2) == 0 {
-                mad[draws.below(256) as usize] = draws.below(256) as u8;
+                mad[draws.below(256)] = draws.below(256) as u8;
             }
             node.subnet.with(|state| state.tell(&mad));
             node.run(MS);
