@@ -71,6 +71,8 @@ macro_rules! pass_on {
     };
 }
 
+// A method that is left out would be the trait's own.
+#[deny(clippy::missing_trait_methods)]
 impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         pass_on!(self, resolver => resolver.resolve(now, source, destination))
@@ -159,6 +161,10 @@ impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
 
     fn leave(&mut self, now: Duration, membership: &Membership) {
         pass_on!(self, resolver => resolver.leave(now, membership));
+    }
+
+    fn gid_gone(&mut self, gid: [u8; 16]) {
+        pass_on!(self, resolver => resolver.gid_gone(gid));
     }
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {

@@ -247,6 +247,8 @@ pub trait Resolver {
     }
 }
 
+// A method that is left out would be the trait's own.
+#[deny(clippy::missing_trait_methods)]
 impl<R: Resolver + ?Sized> Resolver for &mut R {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         (**self).resolve(now, source, destination)

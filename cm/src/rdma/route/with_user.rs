@@ -3,6 +3,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
+use bareverbs_core::RoceVersion;
+
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{McMemberRecord, PathRecord};
 use crate::rdma::route::resolver::{
@@ -40,6 +42,8 @@ pub struct WithSaUser<R, U> {
     pub user: U,
 }
 
+// A method that is left out would be the trait's own.
+#[deny(clippy::missing_trait_methods)]
 impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         self.resolver.resolve(now, source, destination)
@@ -60,6 +64,10 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
 
     fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
         self.resolver.source_for(destination)
+    }
+
+    fn roce_version(&self) -> RoceVersion {
+        self.resolver.roce_version()
     }
 
     fn has_ip(&self) -> bool {
