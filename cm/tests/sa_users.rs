@@ -1,4 +1,4 @@
-//! Subscriptions, services and tables against subnet administration that is slow, forgetful, or lies.
+//! Subscriptions, services and tables against subnet administration that is slow, loses its records, or answers falsely.
 
 mod common;
 
@@ -128,7 +128,7 @@ fn reports_that_find_no_room_are_not_answered() {
         rest.iter().map(|notice| notice.gid[0]).collect::<Vec<_>>(),
         [2, 3]
     );
-    // Nobody has subscribed to groups.
+    // There is no subscription to groups.
     assert_eq!(user.handle_mad(MS, &report(4, 66, GONE)), Taken::Mine);
     assert!(sent(&mut user, MS).is_empty() && user.next_report().is_none());
 }

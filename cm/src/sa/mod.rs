@@ -191,7 +191,7 @@ pub enum Ignored {
         /// Its transaction.
         transaction_id: u64,
     },
-    /// A report of something that nobody has subscribed to.
+    /// A report without a subscription.
     NotSubscribed {
         /// Number of the notice.
         trap: u16,

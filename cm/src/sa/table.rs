@@ -16,7 +16,7 @@ const WINDOW: u32 = 8;
 /// What the protocol counts of a segment, and of the header in each.
 const HEADER: usize = 20;
 const COUNTED: usize = HEADER + SEGMENT_DATA;
-/// Why a table of that many bytes is not taken, whoever has the memory.
+/// A table of more segments has more bytes than the protocol counts.
 const MOST_SEGMENTS: usize = u32::MAX as usize / COUNTED;
 
 /// A record that tables have.
@@ -98,7 +98,10 @@ impl fmt::Display for TableError {
                 write!(f, "the table stopped after {segments} segments")
             }
             Self::Broken(RmppStatus(status)) => {
-                write!(f, "the table's segments make no sense (status {status})")
+                write!(
+                    f,
+                    "the table's segments contradict each other or the protocol (status {status})"
+                )
             }
             Self::Ended(RmppStatus(status)) => {
                 write!(f, "subnet administration ended the table (status {status})")
@@ -548,7 +551,7 @@ impl SaUser for TableReader<'_> {
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
-        // MADs of tables are nobody else's.
+        // No other part has MADs of tables.
         if mad[3] != SaMethod::GetTableResp as u8 {
             return Taken::NotMine;
         }

@@ -7,7 +7,7 @@ use crate::mad::MAD_LEN;
 /// What became of a MAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It is for someone else.
+    /// It is not for this user.
     NotMine,
     /// It was acted on, or was found to be of no use.
     Mine,

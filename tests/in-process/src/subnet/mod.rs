@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Sends a datagram to whoever asked last.
+    /// Sends a datagram to the port that asked last.
     pub fn tell(&mut self, datagram: &Datagram) {
         let Ok(packet) = Packet::parse(&self.asker) else {
             return;

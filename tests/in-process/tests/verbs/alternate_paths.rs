@@ -377,7 +377,7 @@ fn a_connection_without_any_path_ends() {
     });
 }
 
-/// A packet that says "migrated" on a path that is not the alternate one takes nothing along, whoever sent it.
+/// A packet that says "migrated" on a path that is not the alternate one takes nothing along, from any sender.
 #[test]
 fn a_migration_to_another_path_is_refused() {
     fabric(|lab, shared| {

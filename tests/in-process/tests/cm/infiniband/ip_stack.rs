@@ -174,7 +174,7 @@ fn packets_are_as_long_as_the_group_allows() {
                     stack.poll(cm);
                     continue;
                 }
-                // Nobody acknowledges from now on.
+                // Nothing is acknowledged from now on.
                 let now = instant(cm.now());
                 let mut port = cm.resolver_mut().port().unwrap();
                 while let Some((packet, _)) = port.receive(now) {
@@ -192,7 +192,7 @@ fn packets_are_as_long_as_the_group_allows() {
 fn packets_to_nobody_are_counted() {
     let mut hosts = hosts(B2048);
     let mut stack = Stack::new(&mut hosts.cms[0], addresses(0)[0], 2044, SLOTS);
-    // On the link nobody answers; elsewhere there is no route to.
+    // No host on the link answers; to others there is no route.
     for (address, time) in [("10.0.0.77", 10 * SECOND), ("192.0.2.1", SECOND / 10)] {
         let before = hosts.cms[0].resolver_mut().unsent();
         stack.socket().abort();
