@@ -27,7 +27,9 @@ pub(super) fn view(frame: &[u8]) -> Result<Option<Vec<Field>>, String> {
     }
     transport(&packet, &mut fields);
     if packet.repr.bth.destination_qpn <= 1 {
-        mad(packet.payload, &mut fields)?;
+        let encapsulation = packet.repr.headers.path.encapsulation;
+        let over_ipv4 = matches!(encapsulation, Encapsulation::V2Ipv4 { .. });
+        mad(packet.payload, over_ipv4, &mut fields)?;
     } else {
         fields.push(payload_field(packet.payload));
     }
@@ -161,7 +163,7 @@ fn foreign(mad: &[u8; MAD_LEN]) -> Vec<Field> {
     ]
 }
 
-fn mad(payload: &[u8], fields: &mut Vec<Field>) -> Result<(), String> {
+fn mad(payload: &[u8], over_ipv4: bool, fields: &mut Vec<Field>) -> Result<(), String> {
     if let Some(other) = payload.first_chunk::<MAD_LEN>()
         && other[1] != CLASS_CM
     {
@@ -189,7 +191,7 @@ fn mad(payload: &[u8], fields: &mut Vec<Field>) -> Result<(), String> {
         number("infiniband.mad.attributemodifier", modifier),
     ]);
     match mad.message().map_err(|e| e.to_string())? {
-        Message::Req(m) => request(&m, fields)?,
+        Message::Req(m) => request(&m, over_ipv4, fields)?,
         Message::Rep(m) => {
             let private = m.private_data;
             fields.extend([
@@ -247,7 +249,11 @@ fn mad(payload: &[u8], fields: &mut Vec<Field>) -> Result<(), String> {
     Ok(())
 }
 
-fn request(m: &bareverbs_cm::mad::Req<'_>, fields: &mut Vec<Field>) -> Result<(), String> {
+fn request(
+    m: &bareverbs_cm::mad::Req<'_>,
+    over_ipv4: bool,
+    fields: &mut Vec<Field>,
+) -> Result<(), String> {
     fields.extend([
         number("infiniband.cm.req", m.local_comm_id),
         number("infiniband.cm.req.serviceid", m.service_id),
@@ -293,7 +299,7 @@ fn request(m: &bareverbs_cm::mad::Req<'_>, fields: &mut Vec<Field>) -> Result<()
             16,
         ),
     ]);
-    fields.extend(gids(&m.primary_local_gid, &m.primary_remote_gid));
+    fields.extend(gids(over_ipv4, &m.primary_local_gid, &m.primary_remote_gid));
     let (header, private) = match CmaHeader::parse(m.private_data) {
         // Ids with GIDs have no header, and these programs no private data of their own.
         Err(MadError::IpVersion(0)) => return Ok(()),
@@ -304,11 +310,11 @@ fn request(m: &bareverbs_cm::mad::Req<'_>, fields: &mut Vec<Field>) -> Result<()
     Ok(())
 }
 
-/// The GIDs of a REQ: tshark shows the mapped ones as IPv4 addresses.
-pub(super) fn gids(local: &[u8; 16], remote: &[u8; 16]) -> Vec<Field> {
+/// The GIDs of a REQ: in packets of IPv4 tshark shows them as IPv4 addresses.
+fn gids(over_ipv4: bool, local: &[u8; 16], remote: &[u8; 16]) -> Vec<Field> {
     let one = |v4: &'static str, v6: &'static str, gid: &[u8; 16]| {
         let address = Ipv6Addr::from(*gid);
-        match address.to_ipv4_mapped() {
+        match address.to_ipv4_mapped().filter(|_| over_ipv4) {
             Some(address) => text(v4, address),
             None => text(v6, address),
         }
