@@ -18,6 +18,10 @@ const KEYS_GO_FIRST: &str = "the kernel destroys a killed process's objects in t
      (uverbs_destroy_ufile_hw): rping's memory keys before its queue pair, whose posted work requests then name keys that \
      are gone (copy_data in rxe_mr.c gives -EINVAL)";
 
+/// The program asks for a queue pair that `rdma_rxe` does not have, and checks the answer.
+const NO_SUCH_QP: &str = "rxe_create_qp: returned err = -95";
+const ASKED_FOR: &str = "the program asks for IBV_QPT_DRIVER and checks that it is refused";
+
 /// As many connections as its script says.
 const MANY: Boot = Boot {
     record: true,
@@ -140,6 +144,32 @@ pub(super) const ALL: &[Scenario] = &[
                 ("uc, to their server", "8 messages each way"),
                 ("ud, to our server", "8 messages each way"),
                 ("ud, to their server", "8 messages each way"),
+            ],
+            ..PAIR
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "external-qp",
+        about: "connections whose RC queue pairs are the program's own: a program in C on our libraries against the same on rdma-core's, each as server and as client",
+        functions: 0,
+        rounds: &[Boot {
+            record: true,
+            filters: &[
+                // The requests, and what confirms the response: `rdma_establish`.
+                "ip.src == 10.0.0.3 && infiniband.cm.req.transpsvctype == 0",
+                "ip.src == 10.0.0.1 && infiniband.cm.req.transpsvctype == 0",
+                "ip.src == 10.0.0.3 && infiniband.mad.attributeid == 0x14",
+                "ip.src == 10.0.0.1 && infiniband.mad.attributeid == 0x14",
+            ],
+            script: script!("external_qp"),
+            driver_may_warn: &[
+                ("to our server", NO_SUCH_QP, ASKED_FOR),
+                ("to their server", NO_SUCH_QP, ASKED_FOR),
+            ],
+            prints: &[
+                ("to our server", "8 messages each way"),
+                ("to their server", "8 messages each way"),
             ],
             ..PAIR
         }],
