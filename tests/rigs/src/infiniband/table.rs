@@ -138,6 +138,14 @@ pub(super) const ALL: &[Scenario] = &[
                 ("ours without a manager", "PORT_INIT (2)"),
                 ("ours without a manager", "port_lid:\t\t0"),
                 ("ours comes up", "PORT_ACTIVE (4)"),
+                (
+                    "example devinfo",
+                    "GID[  0]:                   fe80::2:c903:0:201",
+                ),
+                (
+                    "example devinfo",
+                    "PKEY[  0]:                  0xffff, full member",
+                ),
             ],
             ..MACHINES
         }],

@@ -30,15 +30,15 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
     stripped(&examples, all)
 }
 
-/// The libraries for C, what hands them a device, and what asks subnet administration.
+/// The libraries for C, what hands them a device, and the examples that InfiniBand ports are tried with.
 pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
-    let examples = examples(root, &["devinfo", "subnet"])?;
-    let programs = [
-        ("devinfo", examples.join("devinfo")),
-        ("subnet", examples.join("subnet")),
-        (LIBRARY, library(root)?),
-    ];
-    stripped(&examples, programs)
+    const NAMES: [&str; 5] = ["devinfo", "rping", "subnet", "tcp_echo", "ucmatose"];
+    let examples = examples(root, &NAMES)?;
+    let programs = NAMES.map(|name| (name, examples.join(name)));
+    stripped(
+        &examples,
+        programs.into_iter().chain([(LIBRARY, library(root)?)]),
+    )
 }
 
 fn library(root: &Path) -> Result<PathBuf, String> {

@@ -1,9 +1,11 @@
-# Machine 0 has Linux's driver, and the subnet manager; machine 1 has our libraries on vfio-pci. Both have rdma-core's
+# Machine 0 has Linux's driver, and the subnet manager; machine 1 has our libraries and examples on vfio-pci. Both have rdma-core's
 # programs.
 card=0000:01:00.0
 libraries=/run/libraries
 ours="env LD_LIBRARY_PATH=$libraries BAREVERBS_DEVICE=vfio:$card BAREVERBS_LOG=info"
 with_ip="$ours BAREVERBS_ADDRESS=10.1.0.2/24,fd01::2/64"
+# The programs in Rust.
+example='env RUST_LOG=info /ours'
 theirs=fe80::2:c903:0:101
 own=fe80::2:c903:0:201
 # Where Linux has 239.0.0.9 for ids (cma_set_mgid).
