@@ -41,6 +41,24 @@ pub struct AhAttr {
     pub force_loopback: bool,
 }
 
+impl AhAttr {
+    /// No path.
+    pub const NONE: Self = Self {
+        dgid: Gid::ZERO,
+        sgid_index: 0,
+        hop_limit: 0,
+        traffic_class: 0,
+        flow_label: 0,
+        sl: 0,
+        static_rate: 0,
+        dmac: [0; 6],
+        dlid: 0,
+        src_path_bits: 0,
+        port_num: 0,
+        force_loopback: false,
+    };
+}
+
 /// A path that the device cannot use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

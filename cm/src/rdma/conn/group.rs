@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
-use bareverbs_core::{Gid, Platform, RoceVersion};
+use bareverbs_core::{Platform, RoceVersion};
 
 use crate::ip::multicast_mac;
 use crate::rdma::route::resolver::{Membership, Neighbour};
@@ -40,20 +40,7 @@ impl GroupSlot {
         group: IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
         vlan: None,
         context: 0,
-        path: AhAttr {
-            dgid: Gid::ZERO,
-            sgid_index: 0,
-            hop_limit: 0,
-            traffic_class: 0,
-            flow_label: 0,
-            sl: 0,
-            static_rate: 0,
-            dmac: [0; 6],
-            dlid: 0,
-            src_path_bits: 0,
-            port_num: 0,
-            force_loopback: false,
-        },
+        path: AhAttr::NONE,
         attached: false,
         send_only: false,
         qkey: UDP_QKEY,

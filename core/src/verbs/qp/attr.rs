@@ -69,21 +69,6 @@ pub struct QpAttr {
     pub path_mig_state: PathMigState,
 }
 
-const NO_PATH: AhAttr = AhAttr {
-    dgid: crate::types::gid::Gid::ZERO,
-    sgid_index: 0,
-    hop_limit: 0,
-    traffic_class: 0,
-    flow_label: 0,
-    sl: 0,
-    static_rate: 0,
-    dmac: [0; 6],
-    dlid: 0,
-    src_path_bits: 0,
-    port_num: 0,
-    force_loopback: false,
-};
-
 impl QpAttr {
     /// All attributes at their lowest.
     pub const DEFAULT: Self = Self {
@@ -95,7 +80,7 @@ impl QpAttr {
         sq_psn: 0,
         dest_qp_num: Qpn::from_low_bits(0),
         qp_access_flags: Access::empty(),
-        ah_attr: NO_PATH,
+        ah_attr: AhAttr::NONE,
         pkey_index: 0,
         max_rd_atomic: 0,
         max_dest_rd_atomic: 0,
@@ -104,7 +89,7 @@ impl QpAttr {
         timeout: 0,
         retry_cnt: 0,
         rnr_retry: 0,
-        alt_ah_attr: NO_PATH,
+        alt_ah_attr: AhAttr::NONE,
         alt_pkey_index: 0,
         alt_port_num: 1,
         alt_timeout: 0,

@@ -21,6 +21,18 @@ const MACHINES: Boot = Boot {
     ..BOOT
 };
 
+/// Two switches with two cables between them.
+const TWO_SWITCHES: &[&str] = &[
+    "--port-type",
+    "ib",
+    "--subnet-managed",
+    "--topology",
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/infiniband/topologies/two_paths.txt"
+    ),
+];
+
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "back-to-back",
@@ -69,16 +81,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "two-paths",
         about: "two switches with two cables between them, of which one is cut",
         functions: 2,
-        model: &[
-            "--port-type",
-            "ib",
-            "--subnet-managed",
-            "--topology",
-            concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/src/infiniband/topologies/two_paths.txt"
-            ),
-        ],
+        model: TWO_SWITCHES,
         rounds: &[Boot {
             script: script!("scripts/two_paths.sh"),
             prints: &[
@@ -93,16 +96,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "alternate-paths",
         about: "rdma-core's alternate paths over two switches: a connection keeps data moving while either cable is cut",
         functions: 2,
-        model: &[
-            "--port-type",
-            "ib",
-            "--subnet-managed",
-            "--topology",
-            concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/src/infiniband/topologies/two_paths.txt"
-            ),
-        ],
+        model: TWO_SWITCHES,
         rounds: &[Boot {
             machines: &[&[0, 1]],
             script: script!("scripts/alternate_paths.sh"),
