@@ -1,5 +1,4 @@
-//! Lists of changes to headers, as Linux's driver makes them for rules of tc (read in its sources: Debian's kernels are built
-//! without that part of it), and their life.
+//! Lists of changes to headers, as Linux's driver makes them for rules of tc, and their life.
 
 use crate::common::Failure;
 use crate::lab::*;

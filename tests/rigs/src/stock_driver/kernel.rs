@@ -1,7 +1,7 @@
-//! A kernel with iommufd, which no kernel of Debian's is built with: Debian's sources, with little more in it than what
-//! vfio-pci and a guest of the rigs need, so that it is built in minutes.
+//! Kernels with options that no kernel of Debian's is built with: Debian's sources, with little more in them than what
+//! their purpose and a guest of the rigs need, so that they are built in minutes.
 //!
-//! It is built once, in `target/rigs/kernel/`, under a separate lock: a rig that needs it waits for it, and others go
+//! Each is built once, in `target/rigs/kernel/`, under a separate lock: a rig that needs it waits for it, and others go
 //! on.
 
 use super::provision::{Apt, copy, empty, run, unpack};
@@ -10,23 +10,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) const ABOUT: &str = "builds the kernel with iommufd that the vfio rig boots (downloads 150 MB, compiles for minutes)";
+pub(crate) const ABOUT: &str = "builds the kernels that Debian has not: iommufd for the vfio rig, flow-offload for tc (downloads 150 MB, compiles for minutes); none named: both";
 
-/// The package of its sources, of Debian trixie.
+/// The package of their sources, of Debian trixie.
 const SOURCE: &str = "linux-source-6.12";
-/// What is in it, beyond what `make tinyconfig` has.
-const OPTIONS: &str = include_str!("guest/iommufd.config");
-/// Changes when it has to be built again although the options are the same.
+/// What is in each, beyond what `make tinyconfig` has.
+const MACHINE: &str = include_str!("guest/machine.config");
+/// Changes when they have to be built again although the options are the same.
 const RECIPE: &str = "1";
-/// What its build says of the modules that are built in, so that modprobe finds them.
+/// What a build says of the modules that are built in, so that modprobe finds them.
 pub(super) const LISTS: [&str; 3] = [
     "modules.builtin",
     "modules.builtin.modinfo",
     "modules.order",
 ];
 
-/// Source files that are not needed, which are most of them. What configures the kernel reads their `Kconfig`.
-const UNUSED: [&str; 15] = [
+/// Source files that no purpose needs, which are most of them. What configures the kernel reads their `Kconfig`.
+const UNUSED: [&str; 12] = [
     "*/Documentation/*.rst",
     "*/Documentation/*.yaml",
     "*/arch/[a-wyz]*/*.[chS]",
@@ -34,15 +34,41 @@ const UNUSED: [&str; 15] = [
     "*/drivers/gpu/*.[ch]",
     "*/drivers/infiniband/*.[ch]",
     "*/drivers/media/*.[ch]",
-    "*/drivers/net/*.[ch]",
+    "*/drivers/net/wireless/*.[ch]",
     "*/drivers/scsi/*.[ch]",
     "*/drivers/staging/*.[ch]",
     "*/drivers/usb/*.[ch]",
-    "*/net/*.c",
     "*/sound/*.[ch]",
-    "*/tools/perf/*",
-    "*/tools/testing/*",
 ];
+
+/// What a kernel is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// vfio-pci with both of its interfaces.
+    Iommufd,
+    /// mlx5_core that puts the rules of `tc` into the card.
+    FlowOffload,
+}
+
+impl Purpose {
+    const ALL: [Self; 2] = [Self::Iommufd, Self::FlowOffload];
+
+    /// Also that of its directory.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Iommufd => "iommufd",
+            Self::FlowOffload => "flow-offload",
+        }
+    }
+
+    fn options(self) -> String {
+        let own = match self {
+            Self::Iommufd => include_str!("guest/iommufd.config"),
+            Self::FlowOffload => include_str!("guest/flow-offload.config"),
+        };
+        format!("{MACHINE}\n{own}")
+    }
+}
 
 /// The kernel, once it is there.
 pub(super) struct Built {
@@ -53,20 +79,27 @@ pub(super) struct Built {
     pub(super) recipe: String,
 }
 
-/// Builds it, if that was not done before.
+/// Builds them, if that was not done before.
 pub(crate) fn run_rig(arguments: &[String]) -> Result<Outcome, String> {
-    if !arguments.is_empty() {
-        return Err("no arguments are known".to_string());
+    let known = |name: &String| Purpose::ALL.iter().any(|purpose| purpose.name() == name);
+    if let Some(unknown) = arguments.iter().find(|name| !known(name)) {
+        let names = Purpose::ALL.map(Purpose::name).join(", ");
+        return Err(format!("no kernel {unknown:?}: {names}"));
     }
-    let built = built()?;
-    println!("{}: {}", built.release, built.image.display());
     let mut outcome = Outcome::default();
-    outcome.check(built.image.is_file(), || "there is no kernel".to_string());
+    for purpose in Purpose::ALL {
+        let name = purpose.name();
+        if arguments.is_empty() || arguments.iter().any(|wanted| wanted == name) {
+            let built = built(purpose)?;
+            println!("{name}: {}: {}", built.release, built.image.display());
+            outcome.check(built.image.is_file(), || format!("{name}: no kernel"));
+        }
+    }
     Ok(outcome)
 }
 
-/// The kernel, built now if it was not before.
-pub(super) fn built() -> Result<Built, String> {
+/// A kernel, built now if it was not before.
+pub(super) fn built(purpose: Purpose) -> Result<Built, String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/kernel");
     let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
     fs::create_dir_all(&directory).map_err(fail)?;
@@ -74,16 +107,17 @@ pub(super) fn built() -> Result<Built, String> {
     // Held to the end of this function.
     let lock = fs::File::create(directory.join("lock")).map_err(fail)?;
     lock.lock().map_err(fail)?;
-    let part = directory.join("iommufd");
+    let part = directory.join(purpose.name());
+    let options = purpose.options();
     let stamp = part.join("stamp");
-    let recipe = format!("{RECIPE}\n{SOURCE}\n{UNUSED:?}\n{OPTIONS}\n");
+    let recipe = format!("{RECIPE}\n{SOURCE}\n{UNUSED:?}\n{options}\n");
     let found = fs::read_to_string(&stamp).unwrap_or_default();
     let release = match found.strip_prefix(&recipe) {
         Some(release) => release.trim().to_string(),
         None => {
             println!("building {}", part.display());
             empty(&part)?;
-            let release = build(&directory, &part)?;
+            let release = build(&directory, &part, &options)?;
             // Only what is complete has a stamp.
             fs::write(&stamp, format!("{recipe}{release}\n")).map_err(fail)?;
             release
@@ -91,13 +125,13 @@ pub(super) fn built() -> Result<Built, String> {
     };
     Ok(Built {
         image: part.join("vmlinux"),
-        recipe: format!("{RECIPE} {release}\n{OPTIONS}"),
+        recipe: format!("{RECIPE} {release}\n{options}"),
         release,
     })
 }
 
 /// Fetches the sources, and builds the kernel into `part`. Its release.
-fn build(directory: &Path, part: &Path) -> Result<String, String> {
+fn build(directory: &Path, part: &Path, options: &str) -> Result<String, String> {
     let work = directory.join("work");
     empty(&work)?;
     for deb in Apt::new(directory)?.fetch(&work.join("debs"), &[SOURCE])? {
@@ -112,8 +146,7 @@ fn build(directory: &Path, part: &Path) -> Result<String, String> {
     run(&mut tar)?;
     let tree = work.join(SOURCE);
 
-    let options = tree.join("iommufd.config");
-    fs::write(&options, OPTIONS).map_err(|error| error.to_string())?;
+    fs::write(tree.join("wanted.config"), options).map_err(|error| error.to_string())?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let make = |target: &str| {
         // At low priority: steps that need the kernel wait for its lock, and others go on.
@@ -129,13 +162,13 @@ fn build(directory: &Path, part: &Path) -> Result<String, String> {
     make("tinyconfig")?;
     run(Command::new("scripts/kconfig/merge_config.sh")
         .current_dir(&tree)
-        .args(["-m", ".config", "iommufd.config"]))?;
+        .args(["-m", ".config", "wanted.config"]))?;
     make("olddefconfig")?;
     let read = |name: &str| {
         let path = tree.join(name);
         fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let missing = missing(OPTIONS, &read(".config")?);
+    let missing = missing(options, &read(".config")?);
     if !missing.is_empty() {
         let missing = missing.join(", ");
         return Err(format!(
@@ -180,10 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_has_what_it_is_built_for() {
-        for option in ["IOMMUFD", "VFIO_DEVICE_CDEV", "VFIO_GROUP", "VFIO_PCI"] {
-            let line = format!("CONFIG_{option}=y");
-            assert!(OPTIONS.lines().any(|known| known == line), "{line}");
+    fn a_kernel_has_what_it_is_built_for() {
+        let needed: [(_, &[&str]); 2] = [
+            (
+                Purpose::Iommufd,
+                &["IOMMUFD", "VFIO_DEVICE_CDEV", "VFIO_GROUP", "VFIO_PCI"],
+            ),
+            (
+                Purpose::FlowOffload,
+                &["MLX5_CLS_ACT", "NET_CLS_FLOWER", "NET_ACT_PEDIT"],
+            ),
+        ];
+        for (purpose, options) in needed {
+            for option in options {
+                let line = format!("CONFIG_{option}=y");
+                let known = purpose.options();
+                assert!(known.lines().any(|known| known == line), "{line}");
+            }
         }
     }
 }

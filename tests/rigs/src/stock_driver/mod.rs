@@ -30,6 +30,7 @@ mod transcript;
 use crate::outcome::Outcome;
 use connectx_model::Card;
 pub(crate) use in_c::InC;
+pub(crate) use kernel::Purpose;
 pub(crate) use provision::Kernel;
 use report::Report;
 use std::fs;
@@ -80,7 +81,7 @@ impl<'a> Request<'a> {
                 let kernel = Kernel::by_option(argument).ok_or_else(|| {
                     format!(
                         "no option {argument}: --stable boots trixie's kernel, --backports the newest, --bookworm an \
-                         older one, --iommufd one that is built with iommufd and little else; --card NAME is the card that \
+                         older one, --iommufd and --flow-offload ones that are built for it; --card NAME is the card that \
                          the model is"
                     )
                 })?;
@@ -343,7 +344,7 @@ mod tests {
         // A scenario for one kernel runs on that one, whichever is asked for.
         let one = [Scenario {
             name: "one",
-            kernel: Some(Kernel::Iommufd),
+            kernel: Some(Kernel::Built(Purpose::Iommufd)),
             ..SCENARIO
         }];
         for words in [&[][..], &["one"], &["--stable", "--backports", "one"]] {
@@ -354,7 +355,7 @@ mod tests {
                 .into_iter()
                 .map(|(_, kernel)| kernel)
                 .collect();
-            assert_eq!(jobs, [Kernel::Iommufd], "{words:?}");
+            assert_eq!(jobs, [Kernel::Built(Purpose::Iommufd)], "{words:?}");
         }
         assert!(parse(&["--fast"]).is_err());
         assert_eq!(

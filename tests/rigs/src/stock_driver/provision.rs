@@ -7,7 +7,7 @@
 
 use super::bzimage;
 use super::cpio::Archive;
-use super::kernel::{self, Built};
+use super::kernel::{self, Built, Purpose};
 use crate::process::quiet_output;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -109,8 +109,8 @@ pub(crate) enum Kernel {
     Stable,
     /// The newest in trixie-backports.
     Backports,
-    /// Trixie's sources, [built here](super::kernel) with iommufd, which no kernel of Debian's has.
-    Iommufd,
+    /// Trixie's sources, [built here](super::kernel) with options that no kernel of Debian's has.
+    Built(Purpose),
 }
 
 impl Kernel {
@@ -119,7 +119,8 @@ impl Kernel {
             "--bookworm" => Some(Self::Old),
             "--stable" => Some(Self::Stable),
             "--backports" => Some(Self::Backports),
-            "--iommufd" => Some(Self::Iommufd),
+            "--iommufd" => Some(Self::Built(Purpose::Iommufd)),
+            "--flow-offload" => Some(Self::Built(Purpose::FlowOffload)),
             _ => None,
         }
     }
@@ -130,7 +131,7 @@ impl Kernel {
             Self::Old => "bookworm",
             Self::Stable => "trixie",
             Self::Backports => "trixie-backports",
-            Self::Iommufd => "iommufd",
+            Self::Built(purpose) => purpose.name(),
         }
     }
 }
@@ -213,7 +214,7 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     let qemu = directory.join("qemu");
     let guest = directory.join(kernel.suite());
     let built = match kernel {
-        Kernel::Iommufd => Some(kernel::built()?),
+        Kernel::Built(purpose) => Some(kernel::built(purpose)?),
         _ => None,
     };
     let of_kernel = match &built {

@@ -1,6 +1,6 @@
 //! The scenarios. Those that take long come first.
 
-use super::super::stock_driver::{BOOT, Boot, Kernel, SCENARIO, Scenario};
+use super::super::stock_driver::{BOOT, Boot, Kernel, Purpose, SCENARIO, Scenario};
 
 /// Machines with an IOMMU.
 const MACHINE: Boot = Boot {
@@ -95,7 +95,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "cdev-trouble",
         about: "the same with fewer kills, through the functions' own device files and iommufd",
-        kernel: Some(Kernel::Iommufd),
+        kernel: Some(Kernel::Built(Purpose::Iommufd)),
         rounds: &[Boot {
             script: concat!("rounds='1 2 3'\n", include_str!("scripts/trouble.sh")),
             ..TROUBLED
@@ -153,7 +153,7 @@ pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "cdev-driver",
         about: "the same through the functions' own device files and iommufd",
-        kernel: Some(Kernel::Iommufd),
+        kernel: Some(Kernel::Built(Purpose::Iommufd)),
         functions: 2,
         model_logs: FAULTS_OF_TESTS,
         model_may_warn: &[FAULT_OF_TESTS],

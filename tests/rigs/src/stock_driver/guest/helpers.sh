@@ -3,6 +3,7 @@
 # busybox's shell takes its own programs first, and these can do less.
 ip() { /usr/bin/ip "$@"; }
 ping() { /usr/bin/ping "$@"; }
+tc() { /usr/sbin/tc "$@"; }
 
 # Not every shell has busybox's programs.
 command -v usleep > /dev/null || usleep() { sleep "0.$(printf %06d "$1")"; }

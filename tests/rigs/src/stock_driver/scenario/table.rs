@@ -1,5 +1,7 @@
 //! The scenarios. Those that take long come first.
 
+use super::super::kernel::Purpose;
+use super::super::provision::Kernel;
 use super::description::{Boot, Scenario};
 
 /// One machine with one function.
@@ -294,6 +296,20 @@ pub(in super::super) const ALL: &[Scenario] = &[
             machines: &[&[0], &[1]],
             script: include_str!("../scripts/steering.sh"),
             prints: &[("rules", "ntuple-filters: on")],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "flow-offload",
+        about: "rules of tc in the card: their counters, and headers that they change (on a kernel that is built for it)",
+        kernel: Some(Kernel::Built(Purpose::FlowOffload)),
+        functions: 2,
+        roce: false,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            script: include_str!("../scripts/flow_offload.sh"),
+            prints: &[("offload", "hw-tc-offload: on")],
             ..BOOT
         }],
         ..SCENARIO
