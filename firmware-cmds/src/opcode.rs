@@ -86,6 +86,8 @@ numbered! {
         MadIfc = 0x50d, "MAD_IFC";
         AttachToMcg = 0x806, "ATTACH_TO_MCG";
         DetachFromMcg = 0x807, "DETACH_FROM_MCG";
+        AddVxlanUdpDport = 0x827, "ADD_VXLAN_UDP_DPORT";
+        DeleteVxlanUdpDport = 0x828, "DELETE_VXLAN_UDP_DPORT";
         SetL2TableEntry = 0x829, "SET_L2_TABLE_ENTRY";
         DeleteL2TableEntry = 0x82b, "DELETE_L2_TABLE_ENTRY";
         QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";

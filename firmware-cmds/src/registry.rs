@@ -124,6 +124,8 @@ pub const COMMANDS: &[CommandDescription] = &[
     CommandDescription::of::<crate::mad::MadIfcIn>(),
     CommandDescription::of::<crate::mad::AttachToMcgIn>(),
     CommandDescription::of::<crate::mad::DetachFromMcgIn>(),
+    CommandDescription::of::<crate::vport::AddVxlanUdpDportIn>(),
+    CommandDescription::of::<crate::vport::DeleteVxlanUdpDportIn>(),
     CommandDescription::of::<crate::vport::SetL2TableEntryIn>(),
     CommandDescription::of::<crate::vport::DeleteL2TableEntryIn>(),
     CommandDescription::of::<crate::vport::QueryVportCounterIn>(),

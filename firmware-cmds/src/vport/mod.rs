@@ -91,6 +91,28 @@ layout! {
 }
 
 layout! {
+    /// Input of ADD_VXLAN_UDP_DPORT: datagrams to this port are VXLAN's (RFC 7348), as those to 4789 are.
+    pub struct AddVxlanUdpDportIn: "add_vxlan_udp_dport_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits vxlan_udp_port, set_vxlan_udp_port: u16 @ 0x0c [15:0];
+    }
+}
+
+command!(AddVxlanUdpDportIn => EmptyOut, AddVxlanUdpDport);
+
+layout! {
+    /// Input of DELETE_VXLAN_UDP_DPORT.
+    pub struct DeleteVxlanUdpDportIn: "delete_vxlan_udp_dport_in", 0x10 {
+        bits opcode, set_opcode: u16 @ 0x00 [31:16];
+        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        bits vxlan_udp_port, set_vxlan_udp_port: u16 @ 0x0c [15:0];
+    }
+}
+
+command!(DeleteVxlanUdpDportIn => EmptyOut, DeleteVxlanUdpDport);
+
+layout! {
     /// Input of SET_L2_TABLE_ENTRY: frames to an address go to this physical function of those on its port.
     pub struct SetL2TableEntryIn: "set_l2_table_entry_in", 0x40 {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];

@@ -320,6 +320,9 @@ syndromes! {
     L2TableIndex = 0x000c_0081, BadIndex, "an index beyond the L2 table";
     L2TableAddress = 0x000c_0082, BadParam, "SET_L2_TABLE_ENTRY with no address of one function";
     L2TableEmpty = 0x000c_0083, BadResource, "DELETE_L2_TABLE_ENTRY where there is none";
+    VxlanUnsupported = 0x000c_0084, BadOp, "ports of VXLAN without their capability";
+    VxlanFull = 0x000c_0085, NoResources, "ADD_VXLAN_UDP_DPORT of more ports than the card keeps";
+    VxlanUnknown = 0x000c_0086, BadParam, "DELETE_VXLAN_UDP_DPORT of a port that is not VXLAN's";
     VportListInput = 0x000c_001f, BadInputLength, "a list of addresses shorter than allowed_list_size says";
     VportListOutput = 0x000c_0020, BadOutputLength, "no space for the list of addresses";
     VportVirtual = 0x000c_0021, BadOp, "addresses of a virtual port that only the function which manages it can set";

@@ -41,6 +41,7 @@ mod tis;
 mod transition;
 mod umem;
 mod vport;
+mod vxlan;
 
 type Result = core::result::Result<(), Reject>;
 
@@ -346,6 +347,8 @@ impl Device {
             ModifyNicVportContext, Initialized, vport::modify_nic;
             QueryHcaVportContext, Initialized, vport::query_hca;
             ModifyHcaVportContext, Initialized, vport::modify_hca;
+            AddVxlanUdpDport, Initialized, vxlan::add;
+            DeleteVxlanUdpDport, Initialized, vxlan::delete;
             SetL2TableEntry, Initialized, l2_table::set;
             DeleteL2TableEntry, Initialized, l2_table::delete;
             QueryVportCounter, Initialized, vport::query_counter;

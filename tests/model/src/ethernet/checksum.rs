@@ -1,6 +1,43 @@
 //! The Internet's checksum: filled in when sending, verified and reported when receiving.
 
-use super::frame::{Network, Parsed, Transport, Version};
+use super::frame::{self, Network, Parsed, Transport, Version};
+use super::tunnel::Tunnels;
+use bareverbs_firmware_cmds::wqe::ethernet;
+
+/// The checksums that a send asks for: `cs_flags` of its Ethernet segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted(pub(crate) u8);
+
+impl Wanted {
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Whether it asks for those of a frame inside of another.
+    pub(super) fn inner(self) -> bool {
+        self.has(ethernet::INNER_L3_CHECKSUM | ethernet::INNER_L4_CHECKSUM)
+    }
+
+    pub(super) fn any(self) -> bool {
+        self.inner() || self.has(ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM)
+    }
+
+    /// Fills them in: the inner ones first, as they are part of what the outer ones are of.
+    pub(crate) fn fill(self, frame: &mut [u8], tunnels: &Tunnels) {
+        let parsed = frame::parse(frame);
+        if self.inner()
+            && let Some(at) = tunnels.inner(frame, &parsed)
+            && let Some(inner) = frame.get_mut(at..)
+        {
+            let parsed = frame::parse(inner);
+            let network = self.has(ethernet::INNER_L3_CHECKSUM);
+            let transport = self.has(ethernet::INNER_L4_CHECKSUM);
+            fill(inner, &parsed, network, transport);
+        }
+        let network = self.has(ethernet::L3_CHECKSUM);
+        fill(frame, &parsed, network, self.has(ethernet::L4_CHECKSUM));
+    }
+}
 
 /// The one's complement sum of bytes, not yet complemented.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {

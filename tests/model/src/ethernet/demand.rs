@@ -5,6 +5,7 @@
 //! ("minimum inline header mode", 2016); those of DPDK's say that the card may not send it (`txq_inline_min`). Here such a
 //! request fails, which a driver detects.
 
+use super::checksum::Wanted;
 use super::frame::{self, Transport};
 use crate::device::Device;
 use crate::roce::env::Syndrome;
@@ -21,7 +22,7 @@ const MIN_L2: usize = frame::HEADER + frame::TAG;
 
 /// What a request asks the card to do with the frame.
 pub(super) struct Asked {
-    pub(super) checksums: bool,
+    pub(super) checksums: Wanted,
     pub(super) insert_tag: bool,
     pub(super) large: bool,
 }
@@ -44,7 +45,11 @@ impl Device {
     pub(super) fn check_offer(&mut self, number: u32, asked: &Asked) -> Result<(), Syndrome> {
         let caps = &self.caps.ethernet;
         let lacks = [
-            (asked.checksums && !caps.csum_cap(), "csum_cap"),
+            (asked.checksums.any() && !caps.csum_cap(), "csum_cap"),
+            (
+                asked.checksums.inner() && !caps.tunnel_stateless_vxlan(),
+                "tunnel_stateless_vxlan",
+            ),
             (
                 asked.insert_tag && !caps.wqe_vlan_insert(),
                 "wqe_vlan_insert",

@@ -213,6 +213,10 @@ impl Network {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::checksum::Wanted;
+    use super::super::segment::cut;
+    use super::super::tunnel::Tunnels;
+    use super::super::tunnel::tests::vxlan;
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -341,9 +345,13 @@ pub(super) mod tests {
         let whole = [
             ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b"abcdef")),
             ipv6(A6, B6, protocol::UDP, &udp(1, 2, b"abcdef")),
+            vxlan(
+                4789,
+                &ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b"abcdef")),
+            ),
         ];
-        for round in 0..20_000 {
-            let mut frame = whole[round % 2].clone();
+        for round in 0..30_000 {
+            let mut frame = whole[round % 3].clone();
             for _ in 0..next() % 6 {
                 let at = (next() as usize) % frame.len();
                 frame[at] = next() as u8;
@@ -351,10 +359,11 @@ pub(super) mod tests {
             frame.truncate((next() as usize) % (frame.len() + 1));
             let parsed = parse(&frame);
             super::super::checksum::check(&frame, &parsed);
-            super::super::checksum::fill(&mut frame, &parsed, true, true);
-            let cut = frame.len() / 2;
-            let (headers, payload) = frame.split_at(cut);
-            let _ = super::super::segment::cut(headers, payload, 3, (true, true), |_| {});
+            Wanted(!0).fill(&mut frame, &Tunnels::default());
+            let middle = frame.len() / 2;
+            let (headers, payload) = frame.split_at(middle);
+            let tunnels = Tunnels::default();
+            let _ = cut(headers, payload, 3, Wanted(!0), &tunnels, |_| {});
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Ethernet: send and receive queues of whole frames, what spreads frames over queues, and what the card does to frames on
 //! the way.
 //!
-//! [`frame`], [`checksum`], [`segment`] and [`rss`] use frames only; [`send`] and [`receive`] use the queues.
+//! [`frame`], [`tunnel`], [`checksum`], [`segment`] and [`rss`] use frames only; [`send`] and [`receive`] use the queues.
 
 pub(crate) mod checksum;
 mod demand;
@@ -13,6 +13,7 @@ pub(crate) mod rss;
 pub(crate) mod segment;
 mod send;
 mod stride;
+pub(crate) mod tunnel;
 
 pub(crate) use queue::{
     BLOCK, DIRECT, INDIRECT, MEMORY_INLINE, MEMORY_RMP, QueueState, Rq, Rqt, Sq, Strides, Tir, Tis,
@@ -23,6 +24,7 @@ use crate::caps::Caps;
 use crate::objects::table::Table;
 use crate::roce::env::RecvWork;
 use crate::steering::Hit;
+use tunnel::Tunnels;
 
 /// Numbers of send and receive queues are drawn from those of queue pairs in the interface, as doorbells and events name
 /// either; they start beyond what queue pairs can have.
@@ -44,6 +46,7 @@ pub(crate) struct Queues {
     pub(crate) rqts: Table<Rqt>,
     pub(crate) sqs: Table<Sq>,
     pub(crate) rqs: Table<Rq>,
+    pub(crate) tunnels: Tunnels,
     /// Kept for their memory.
     hits: Vec<Hit>,
     work: RecvWork,
@@ -60,6 +63,7 @@ impl Queues {
             rqts: Table::new(1, 1 << general.log_max_rqt()),
             sqs: Table::new(FIRST_SQ, 1 << general.log_max_sq()),
             rqs: Table::new(FIRST_RQ, 1 << general.log_max_rq()),
+            tunnels: Tunnels::default(),
             hits: Vec::new(),
             work: RecvWork::default(),
             stripped: Vec::new(),
@@ -74,5 +78,6 @@ impl Queues {
         self.rqts.clear();
         self.sqs.clear();
         self.rqs.clear();
+        self.tunnels = Tunnels::default();
     }
 }

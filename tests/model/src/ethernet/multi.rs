@@ -5,15 +5,15 @@
 //! memory, or its bytes themselves behind a header of four bytes, padded to units of 16. In the older form the length stands
 //! where an MSS would, and bytes in the WQE are those of all packets, one behind the other.
 
+use super::checksum::Wanted;
 use super::demand::Asked;
-use super::{checksum, frame};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::roce::env::Syndrome;
 use bareverbs_firmware_cmds::values::InlineMode;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    EthernetInlineWord, EthernetOffloadWord, InlineWord, SEGMENT_UNIT, ethernet,
+    EthernetInlineWord, EthernetOffloadWord, InlineWord, SEGMENT_UNIT,
 };
 
 /// In front of inline data.
@@ -46,8 +46,7 @@ impl Device {
         let body = wqe.get(SEGMENT_UNIT..).ok_or(bad)?;
         let (segment, mut rest) = body.split_first_chunk::<SEGMENT_UNIT>().ok_or(bad)?;
         let offload = EthernetOffloadWord::read(segment);
-        let network = offload.cs_flags() & ethernet::L3_CHECKSUM != 0;
-        let transport = offload.cs_flags() & ethernet::L4_CHECKSUM != 0;
+        let checksums = Wanted(offload.cs_flags());
         let caps = &self.caps.ethernet;
         let (offered, capability) = match form {
             Form::Enhanced => (
@@ -63,7 +62,7 @@ impl Device {
         self.check_offer(
             number,
             &Asked {
-                checksums: network || transport,
+                checksums,
                 insert_tag: false,
                 large: false,
             },
@@ -101,8 +100,7 @@ impl Device {
             let length = usize::from(offload.mss());
             let sent = gathered.and_then(|()| {
                 let mut send = |frame: &mut Vec<u8>| {
-                    let parsed = frame::parse(frame);
-                    checksum::fill(frame, &parsed, network, transport);
+                    checksums.fill(frame, &self.nic.tunnels);
                     self.send_ethernet(io, frame, None, transport_domain);
                 };
                 match form {

@@ -1,7 +1,8 @@
 //! Large sends: one header and much payload become many packets.
 
-use super::checksum;
-use super::frame::{self, Transport, Version};
+use super::checksum::Wanted;
+use super::frame::{self, Parsed, Transport, Version};
+use super::tunnel::Tunnels;
 
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
@@ -21,13 +22,42 @@ fn add16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&old.wrapping_add(value).to_be_bytes());
 }
 
+/// Gives the packet in a frame the lengths that it has, and counts its identification on.
+fn lengthen(frame: &mut [u8], nth: u16) -> Result<Parsed, LsoError> {
+    // The lengths in the headers are the whole send's, or nothing: they come first, for the rest to be found.
+    let network_at = frame::parse(frame).network_at;
+    let version = frame.get(network_at).map_or(0, |byte| byte >> 4);
+    let (length_at, counted) = match version {
+        4 => (network_at + 2, frame.len() - network_at),
+        6 => (network_at + 4, frame.len().saturating_sub(network_at + 40)),
+        _ => return Err(LsoError::Headers),
+    };
+    let length = u16::try_from(counted).map_err(|_| LsoError::Size)?;
+    frame
+        .get_mut(length_at..length_at + 2)
+        .ok_or(LsoError::Headers)?
+        .copy_from_slice(&length.to_be_bytes());
+    let parsed = frame::parse(frame);
+    let network = parsed.network.ok_or(LsoError::Headers)?;
+    if network.version == Version::V4 {
+        add16(frame, network.at + 4, nth);
+    }
+    if let Some(Transport::Udp { at }) = parsed.transport {
+        let length = (frame.len() - at) as u16;
+        frame[at + 4..at + 6].copy_from_slice(&length.to_be_bytes());
+    }
+    Ok(parsed)
+}
+
 /// Cuts `payload` into packets of at most `mss` bytes behind `headers`, and gives each its lengths, identification,
-/// sequence number, flags and the checksums that are asked for.
+/// sequence number, flags and the checksums that are asked for. If these are of inner headers, the packets in a tunnel
+/// are cut.
 pub(crate) fn cut(
     headers: &[u8],
     payload: &[u8],
     mss: usize,
-    checksums: (bool, bool),
+    checksums: Wanted,
+    tunnels: &Tunnels,
     mut each: impl FnMut(&[u8]),
 ) -> Result<(), LsoError> {
     if mss == 0 || payload.is_empty() {
@@ -39,52 +69,35 @@ pub(crate) fn cut(
         packet.clear();
         packet.extend_from_slice(headers);
         packet.extend_from_slice(part);
-        // The lengths in the headers are the whole send's, or nothing: they come first, for the rest to be found.
-        let network_at = frame::parse(&packet).network_at;
-        let version = packet.get(network_at).map_or(0, |byte| byte >> 4);
-        let (length_at, counted) = match version {
-            4 => (network_at + 2, packet.len() - network_at),
-            6 => (network_at + 4, packet.len().saturating_sub(network_at + 40)),
-            _ => return Err(LsoError::Headers),
+        let outer = lengthen(&mut packet, nth as u16)?;
+        let inner = tunnels.inner(&packet, &outer).filter(|_| checksums.inner());
+        let start = inner.unwrap_or(0);
+        let frame = packet.get_mut(start..).ok_or(LsoError::Headers)?;
+        let parsed = match inner {
+            Some(_) => lengthen(frame, nth as u16)?,
+            None => outer,
         };
-        let length = u16::try_from(counted).map_err(|_| LsoError::Size)?;
-        packet
-            .get_mut(length_at..length_at + 2)
-            .ok_or(LsoError::Headers)?
-            .copy_from_slice(&length.to_be_bytes());
-        let parsed = frame::parse(&packet);
-        let (Some(network), Some(transport)) = (parsed.network, parsed.transport) else {
-            return Err(LsoError::Headers);
-        };
-        if network.version == Version::V4 {
-            add16(&mut packet, network.at + 4, nth as u16);
-        }
-        match transport {
+        let end = match parsed.transport.ok_or(LsoError::Headers)? {
             Transport::Tcp { at, header, .. } => {
-                if at + header != headers.len() {
-                    return Err(LsoError::Headers);
-                }
-                let sequence = &mut packet[at + 4..at + 8];
+                let sequence = &mut frame[at + 4..at + 8];
                 let first =
                     u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
                 let now = first.wrapping_add((nth * mss) as u32);
                 sequence.copy_from_slice(&now.to_be_bytes());
                 if nth + 1 != count {
-                    packet[at + 13] &= !(TCP_FIN | TCP_PSH);
+                    frame[at + 13] &= !(TCP_FIN | TCP_PSH);
                 }
                 if nth != 0 {
-                    packet[at + 13] &= !TCP_CWR;
+                    frame[at + 13] &= !TCP_CWR;
                 }
+                at + header
             }
-            Transport::Udp { at } => {
-                if at + 8 != headers.len() {
-                    return Err(LsoError::Headers);
-                }
-                let length = (8 + part.len()) as u16;
-                packet[at + 4..at + 6].copy_from_slice(&length.to_be_bytes());
-            }
+            Transport::Udp { at } => at + 8,
+        };
+        if start + end != headers.len() {
+            return Err(LsoError::Headers);
         }
-        checksum::fill(&mut packet, &parsed, checksums.0, checksums.1);
+        checksums.fill(&mut packet, tunnels);
         each(&packet);
     }
     Ok(())
@@ -92,13 +105,18 @@ pub(crate) fn cut(
 
 #[cfg(test)]
 mod tests {
+    use super::super::checksum;
     use super::super::frame::protocol;
     use super::super::frame::tests::{A4, A6, B4, B6, ipv4, ipv6, tcp, udp};
+    use super::super::tunnel::tests::vxlan;
     use super::*;
+    use bareverbs_firmware_cmds::wqe::ethernet;
 
     fn packets(headers: &[u8], payload: &[u8], mss: usize) -> Result<Vec<Vec<u8>>, LsoError> {
         let mut all = Vec::new();
-        cut(headers, payload, mss, (true, true), |one| {
+        let tunnels = Tunnels::default();
+        let checksums = Wanted(ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM);
+        cut(headers, payload, mss, checksums, &tunnels, |one| {
             all.push(one.to_vec())
         })?;
         Ok(all)
@@ -168,6 +186,43 @@ mod tests {
                 .collect();
             assert_eq!(lengths, [18, 18, 13]);
         }
+    }
+
+    #[test]
+    fn tcp_in_a_tunnel() {
+        let inner = ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b""));
+        let headers = vxlan(4789, &inner);
+        let (data, tunnels) = (payload(2500), Tunnels::default());
+        let mut all = Vec::new();
+        let flags =
+            ethernet::L3_CHECKSUM | ethernet::INNER_L3_CHECKSUM | ethernet::INNER_L4_CHECKSUM;
+        let keep = |one: &[u8]| all.push(one.to_vec());
+        cut(&headers, &data, 1000, Wanted(flags), &tunnels, keep).unwrap();
+        assert_eq!(all.len(), 3);
+        let mut joined = Vec::<u8>::new();
+        for (nth, packet) in all.iter().enumerate() {
+            let outer = frame::parse(packet);
+            let network = outer.network.unwrap();
+            // The outer UDP header says that it has no checksum.
+            assert!(network.sound && checksum::check(packet, &outer).transport_ok);
+            assert_eq!(network.end, packet.len());
+            let datagram = frame::be16(packet, 38).unwrap();
+            assert_eq!(usize::from(datagram), packet.len() - 34);
+            let at = tunnels.inner(packet, &outer).unwrap();
+            let inner = frame::parse(&packet[at..]);
+            let verdict = checksum::check(&packet[at..], &inner);
+            assert!(verdict.network_ok && verdict.transport_ok);
+            for identification in [18, at + 18] {
+                let now = frame::be16(packet, identification);
+                assert_eq!(now, Some(0x1234 + nth as u16));
+            }
+            joined.extend(&packet[headers.len()..]);
+        }
+        assert_eq!(joined, data);
+        // To another port it is a datagram, whose header ends elsewhere.
+        let plain = vxlan(4790, &inner);
+        let cut = cut(&plain, &data, 1000, Wanted(flags), &tunnels, |_| {});
+        assert_eq!(cut, Err(LsoError::Headers));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Sending: work queue entries become frames.
 
+use super::Looped;
+use super::checksum::Wanted;
 use super::demand::Asked;
 use super::frame::{self, MIN_FRAME, TAG, ethertype};
 use super::multi::{Form, OF_ONE_LENGTH};
 use super::queue::QueueState;
 use super::segment::{self, LsoError};
-use super::{Looped, checksum};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::cqe::{entry as completion, put_error};
@@ -45,7 +46,7 @@ struct Entry {
 
 /// A frame to be sent, and what is still to be done to it.
 struct Draft<'a> {
-    checksums: (bool, bool),
+    checksums: Wanted,
     tag: Option<(u16, u16)>,
     mss: usize,
     /// Headers that came inline.
@@ -235,7 +236,7 @@ impl Device {
         let inline_mode = self.inline_mode(&sq.context);
         let (draft, data) = parse(wqe)?;
         let asked = Asked {
-            checksums: draft.checksums != (false, false),
+            checksums: draft.checksums,
             insert_tag: draft.tag.is_some(),
             large,
         };
@@ -254,9 +255,15 @@ impl Device {
         let sent = gathered.and_then(|()| {
             if large {
                 let mut ready = Vec::new();
-                segment::cut(draft.inline, &packet, draft.mss, draft.checksums, |one| {
-                    ready.push(one.to_vec());
-                })
+                let tunnels = &self.nic.tunnels;
+                segment::cut(
+                    draft.inline,
+                    &packet,
+                    draft.mss,
+                    draft.checksums,
+                    tunnels,
+                    |one| ready.push(one.to_vec()),
+                )
                 .map_err(|error| match error {
                     LsoError::Headers => Syndrome::LocalQpOperation,
                     LsoError::Size => Syndrome::LocalLength,
@@ -267,9 +274,7 @@ impl Device {
                 return Ok(());
             }
             self.check_inline(number, inline_mode, &packet, draft.inline.len())?;
-            let parsed = frame::parse(&packet);
-            let (network, transport) = draft.checksums;
-            checksum::fill(&mut packet, &parsed, network, transport);
+            draft.checksums.fill(&mut packet, &self.nic.tunnels);
             self.send_ethernet(io, &mut packet, draft.tag, transport_domain);
             Ok(())
         });
@@ -446,10 +451,7 @@ fn parse(wqe: &[u8]) -> Result<(Draft<'_>, &[u8]), Syndrome> {
     };
     Ok((
         Draft {
-            checksums: (
-                offload.cs_flags() & ethernet::L3_CHECKSUM != 0,
-                offload.cs_flags() & ethernet::L4_CHECKSUM != 0,
-            ),
+            checksums: Wanted(offload.cs_flags()),
             tag,
             mss: usize::from(offload.mss()),
             inline,

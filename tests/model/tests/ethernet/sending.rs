@@ -2,6 +2,8 @@
 
 use crate::common::queues::data_segment;
 use crate::lab::*;
+use bareverbs_firmware_cmds::vport::{AddVxlanUdpDportIn, DeleteVxlanUdpDportIn};
+use connectx_model::{Config, Syndrome};
 
 #[test]
 fn a_frame_goes_out_as_it_is_and_is_padded() {
@@ -31,6 +33,62 @@ fn checksums_are_filled_in_only_when_asked_for() {
     let network = &lab.send(NETWORK, &frame)[0];
     assert_eq!(network[24..26], good[24..26]);
     assert_eq!(network[40..42], [0, 0]);
+}
+
+/// Checksums of a frame in VXLAN, to ports that Linux's driver adds and removes (`mlx5_vxlan_add_port`).
+#[test]
+fn inner_checksums_are_filled_in_behind_ports_of_vxlan() {
+    const INNER_NETWORK: u8 = 1 << 4;
+    const INNER_TRANSPORT: u8 = 1 << 5;
+    let mut lab = Lab::new();
+    let header = [8, 0, 0, 0, 0, 0, 42, 0];
+    let tunnel = |port: u16, inner: &[u8]| {
+        let payload = [&header[..], inner].concat();
+        udp_frame(OTHER, OWN, (1, port), &payload)
+    };
+    let inner = udp_frame(OTHER, OWN, (1, 2), &[7; 33]);
+    let good = good_udp_frame(OTHER, OWN, (1, 2), &[7; 33]);
+    let flags = NETWORK | INNER_NETWORK | INNER_TRANSPORT;
+    let send = |lab: &mut Lab, port| lab.send(flags, &tunnel(port, &inner))[0][50..].to_vec();
+    assert_eq!(send(&mut lab, 4789), good);
+    let outer = &lab.send(0, &tunnel(4789, &inner))[0];
+    assert_eq!(outer[50..], inner);
+
+    let add = |lab: &mut Lab, port| {
+        let mut add = AddVxlanUdpDportIn::new();
+        add.set_vxlan_udp_port(port);
+        lab.node.command(&add).map(drop)
+    };
+    let delete = |lab: &mut Lab, port| {
+        let mut delete = DeleteVxlanUdpDportIn::new();
+        delete.set_vxlan_udp_port(port);
+        lab.node.command(&delete).map(drop)
+    };
+    assert_eq!(send(&mut lab, 8472), inner);
+    assert_eq!(add(&mut lab, 8472), Ok(()));
+    assert_eq!(send(&mut lab, 8472), good);
+    assert_eq!(add(&mut lab, 4789), Ok(()), "it is there already");
+    let most = u16::from(Config::new(1).ethernet.max_vxlan_udp_ports());
+    for port in 2..most {
+        assert_eq!(add(&mut lab, port), Ok(()));
+    }
+    assert_eq!(add(&mut lab, 99), Err(refused(Syndrome::VxlanFull)));
+    assert_eq!(delete(&mut lab, 8472), Ok(()));
+    assert_eq!(delete(&mut lab, 8472), Err(refused(Syndrome::VxlanUnknown)));
+    assert_eq!(send(&mut lab, 8472), inner);
+
+    let mut config = Config::new(1);
+    config
+        .ethernet
+        .set_tunnel_stateless_vxlan(false)
+        .set_max_vxlan_udp_ports(0);
+    let mut lab = Lab::with(config);
+    assert_eq!(
+        add(&mut lab, 8472),
+        Err(refused(Syndrome::VxlanUnsupported))
+    );
+    assert!(lab.send(flags, &tunnel(4789, &inner)).is_empty());
+    assert_ne!(lab.sent().unwrap().opcode(), SENT);
 }
 
 #[test]

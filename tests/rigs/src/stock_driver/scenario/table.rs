@@ -301,6 +301,22 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "tunnel",
+        about: "TCP in VXLAN: large sends and checksums of inner headers, to ports that the card is told",
+        functions: 2,
+        roce: false,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            script: include_str!("../scripts/tunnel.sh"),
+            prints: &[
+                ("offers", "tx-udp_tnl-segmentation: on"),
+                ("offers", "tx-udp_tnl-csum-segmentation: on"),
+            ],
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "flow-offload",
         about: "rules of tc in the card: their counters, and headers that they change (on a kernel that is built for it)",
         kernel: Some(Kernel::Built(Purpose::FlowOffload)),
