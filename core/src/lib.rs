@@ -183,7 +183,7 @@ pub use ethernet::{
     FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable, Ipv4Filter, Ipv6Filter,
     MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure, RawPacketError, RawPacketQp,
     ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame, StrideFault, StridedBurst,
-    StridedFrame, StridingCounters, StridingInit, StridingReceive,
+    StridedFrame, StridingCounters, StridingInit, StridingReceive, VXLAN_PORT,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

@@ -54,6 +54,7 @@ use crate::ethernet::flow_table::{FlowSlot, FlowTable};
 use crate::ethernet::limits::{Limits, MultiQueueLimits};
 use crate::ethernet::multi::{MultiSend, MultiSendInit};
 use crate::ethernet::objects::{Kind, Object};
+use crate::ethernet::offload::EthernetSendFlags;
 use crate::ethernet::queue::{EthernetInit, frame_len};
 use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::rss::{RssError, RssHash};
@@ -119,7 +120,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
     /// Whether the card fills in checksums of what it sends, and looks at those of what it receives.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
-        self.limits.checksums
+        self.limits.checksums.contains(EthernetSendFlags::OUTER)
     }
 
     /// Creates a send queue and a receive queue. Nothing is received before a rule sends frames there.

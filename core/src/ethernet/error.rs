@@ -161,7 +161,7 @@ pub enum EthernetSendError {
         /// How many go.
         limit: usize,
     },
-    /// The device does not fill in checksums.
+    /// The device does not fill in these checksums.
     NoChecksums,
     /// The function lacks a capability.
     Unsupported {

@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use crate::device::{Device, TailIn};
 use crate::ethernet::error::EthernetError;
+use crate::ethernet::offload::EthernetSendFlags;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::port::LinkLayer;
@@ -22,8 +23,8 @@ const INLINE_BY_CONTEXT: u8 = 1;
 /// What the function can do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Checksums are filled in and verified.
-    pub(super) checksums: bool,
+    /// Checksums that are filled in; those that are not inner ones are verified as well.
+    pub(super) checksums: EthernetSendFlags,
     /// VLAN tags are put in by the request's segment, and taken out by the receive queue.
     pub(super) vlan_insert: bool,
     pub(super) vlan_strip: bool,
@@ -80,7 +81,15 @@ impl Limits {
         // Devices with real-time clocks only are asked for what they call default.
         let clock = |format| u8::from(format == 1);
         Ok(Self {
-            checksums: offloads.csum_cap(),
+            checksums: {
+                let mut all = EthernetSendFlags::empty();
+                all.set(EthernetSendFlags::OUTER, offloads.csum_cap());
+                all.set(
+                    EthernetSendFlags::INNER,
+                    offloads.csum_cap() && offloads.tunnel_stateless_vxlan(),
+                );
+                all
+            },
             vlan_insert: offloads.wqe_vlan_insert(),
             vlan_strip: offloads.vlan_cap(),
             max_lso: match offloads.max_lso_cap() {

@@ -64,6 +64,7 @@ mod limits;
 mod mtu;
 mod multi;
 mod objects;
+mod offload;
 #[cfg(feature = "smoltcp")]
 pub mod phy;
 mod queue;
@@ -73,6 +74,7 @@ mod rss;
 mod send;
 mod steering;
 mod strided;
+mod tunnel;
 mod vport;
 mod work_queues;
 
@@ -89,12 +91,14 @@ pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, Fl
 pub use forward::{BURST, ForwardCounters, ForwardError, ForwardInit, Forwarder};
 pub use mtu::EthernetMtu;
 pub use multi::{MultiBurst, MultiSend, MultiSendInit};
+pub use offload::{EthernetOffload, EthernetSendFlags};
 pub use queue::{EthernetInit, EthernetQueue};
 pub use raw::{RawPacketError, RawPacketQp};
 pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
 pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssHash};
-pub use send::{EthernetOffload, EthernetSend, EthernetSendFlags, SentFrame};
+pub use send::{EthernetSend, SentFrame};
 pub use strided::{StridedBurst, StridedFrame, StridingCounters, StridingInit, StridingReceive};
+pub use tunnel::VXLAN_PORT;
 
 /// Bytes of an Ethernet header without tags, which is the least that a frame has.
 pub const HEADER_LEN: usize = 14;

@@ -25,7 +25,7 @@ use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
-use crate::ethernet::send::EthernetSendFlags;
+use crate::ethernet::offload::EthernetSendFlags;
 use crate::memory::cqe_ring::Cqe;
 use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
@@ -89,7 +89,7 @@ pub struct MultiSend<'d, P: Platform> {
     /// The last control word, for the doorbell.
     control: ControlWord,
     frame_len: u32,
-    checksums: bool,
+    checksums: EthernetSendFlags,
     /// Frames pushed and not done with, as far as completions have been polled.
     outstanding: u32,
     failure: Option<QueueFailure>,
@@ -186,7 +186,7 @@ impl<'d, P: Platform> MultiSend<'d, P> {
         if let Some(failure) = self.failure {
             return Err(EthernetSendError::Failed(failure));
         }
-        if !flags.is_empty() && !self.checksums {
+        if !self.checksums.contains(flags) {
             return Err(EthernetSendError::NoChecksums);
         }
         self.cs_flags = flags.bits();

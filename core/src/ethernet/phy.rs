@@ -24,9 +24,10 @@ use ::smoltcp::phy::{self, Checksum, ChecksumCapabilities, DeviceCapabilities, M
 use ::smoltcp::time::Instant;
 
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, EthernetSendError};
+use crate::ethernet::offload::EthernetSendFlags;
 use crate::ethernet::queue::EthernetQueue;
 use crate::ethernet::recv::EthernetReceive;
-use crate::ethernet::send::{EthernetSend, EthernetSendFlags};
+use crate::ethernet::send::EthernetSend;
 use crate::platform::Platform;
 
 /// What went wrong while smoltcp was at work, which has no way to say so.
@@ -134,7 +135,7 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
     #[must_use]
     pub fn with_checksums(mut self) -> Self {
         if self.send.has_checksums() {
-            self.flags = EthernetSendFlags::all();
+            self.flags = EthernetSendFlags::OUTER;
         }
         self
     }

@@ -19,13 +19,13 @@ use bareverbs_firmware_cmds::wqe::{
     BASIC_BLOCK, ControlFlags, ControlWord, EthernetInlineWord, EthernetOffloadWord, Opcode,
     completion, data_segment, ethernet,
 };
-use bitflags::bitflags;
 
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
+use crate::ethernet::offload::{EthernetOffload, EthernetSendFlags};
 use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
@@ -45,8 +45,11 @@ const MAX_WQE: usize = 4 * BLOCK;
 /// Where inline headers start.
 const INLINE_AT: usize = 16 + ethernet::INLINE_START;
 
-/// The longest header of a large send: two tags, and as long as IPv4 and TCP headers get.
-const MAX_LARGE_HEADER: usize = HEADER_LEN + 2 * TAG + 60 + 60;
+/// The longest header of a large send: IPv6, and TCP with all options, in VXLAN over IPv4. Outside of a tunnel no header of
+/// TCP is as long.
+const MAX_LARGE_HEADER: usize = (HEADER_LEN + 20 + 8 + 8) + HEADER_LEN + 40 + 60;
+const _: () =
+    assert!((INLINE_AT + TAG + MAX_LARGE_HEADER).next_multiple_of(16) + MAX_SGES * 16 <= MAX_WQE);
 
 /// Length of a VLAN tag, and of what stands in front of it.
 const TAG: usize = 4;
@@ -68,29 +71,6 @@ const fn with_second_tag(min_inline: usize) -> usize {
         0 => 0,
         some => some + TAG,
     }
-}
-
-bitflags! {
-    /// What the device does to a frame that it sends.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    pub struct EthernetSendFlags: u8 {
-        /// Fills in the checksum of an IPv4 header.
-        const L3_CHECKSUM = ethernet::L3_CHECKSUM;
-        /// Fills in the checksum of TCP or UDP, pseudo header included. Not of fragments.
-        const L4_CHECKSUM = ethernet::L4_CHECKSUM;
-    }
-}
-
-/// What the device does to a frame beside sending it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EthernetOffload {
-    /// Checksums.
-    pub flags: EthernetSendFlags,
-    /// The VLAN tag (its TCI; the type is 0x8100) that goes behind the addresses.
-    pub vlan: Option<u16>,
-    /// Large send: the header is that of TCP or UDP over IP, and the pieces are cut into so many bytes of payload for each
-    /// packet. The device counts lengths, identifications and sequence numbers on; checksums only if `flags` say so.
-    pub mss: Option<NonZeroU16>,
 }
 
 /// A frame that was handed to the device, for [`EthernetSend::is_complete`].
@@ -119,7 +99,8 @@ pub struct EthernetSend<'d, P: Platform> {
     stride: usize,
     frame_len: usize,
     min_inline: usize,
-    checksums: bool,
+    /// Those that the card fills in.
+    checksums: EthernetSendFlags,
     vlan_insert: bool,
     /// Bytes of the longest large send; 0 without.
     max_lso: u32,
@@ -274,7 +255,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
                 limit: MAX_SGES,
             });
         }
-        if !offload.flags.is_empty() && !self.checksums {
+        if !self.checksums.contains(offload.flags) {
             return Err(EthernetSendError::NoChecksums);
         }
         let plan = match offload.mss {
@@ -516,7 +497,13 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     /// Whether the device fills in checksums.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
-        self.checksums
+        self.checksums.contains(EthernetSendFlags::OUTER)
+    }
+
+    /// Whether it does so inside of VXLAN.
+    #[must_use]
+    pub fn has_inner_checksums(&self) -> bool {
+        self.checksums.contains(EthernetSendFlags::INNER)
     }
 
     /// Whether the device puts VLAN tags in. (If headers have to be inline, the driver does.)

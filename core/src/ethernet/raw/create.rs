@@ -21,6 +21,7 @@ use crate::device::Device;
 use crate::ethernet::domain::EthernetDomain;
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Object, QueueMemory, WorkQueue};
+use crate::ethernet::offload::EthernetSendFlags;
 use crate::ethernet::raw::RawPacketQp;
 use crate::ethernet::raw::error::RawPacketError;
 use crate::ethernet::raw::object::RawObject;
@@ -401,7 +402,7 @@ fn queues<'d, P: Platform>(
             packets: Packets {
                 min_inline: limits.min_inline() as u16,
                 max_wqe: sizes.sq_wqe as u16,
-                checksums: limits.checksums,
+                checksums: limits.checksums.contains(EthernetSendFlags::OUTER),
             },
             kind: PhantomData,
         },

@@ -4,12 +4,13 @@
 use core::num::NonZeroU16;
 
 use bareverbs_core::{
-    Access, EthernetError, EthernetInit, EthernetOffload, EthernetSendError, EthernetSendFlags, Sge,
+    Access, EthernetError, EthernetInit, EthernetOffload, EthernetSendError, EthernetSendFlags,
+    Sge, VXLAN_PORT,
 };
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     IpAddress, IpProtocol, Ipv4Address, Ipv4Packet, Ipv4Repr, Ipv6Address, Ipv6Packet, Ipv6Repr,
-    TcpPacket,
+    TcpPacket, UdpPacket,
 };
 
 use crate::lab::{Lab, MS, lab, lab_with, pattern};
@@ -158,6 +159,84 @@ fn drawn_large_sends_are_cut_as_tcp_would() {
     });
 }
 
+/// Frames in VXLAN, cut or not, to the port that cards know and to one that the card is told.
+#[test]
+fn inner_checksums_of_drawn_frames_are_right() {
+    const SEED: u64 = 0x1789;
+    const OTHER_PORT: u16 = 8472;
+    const OUTER: usize = 14 + 20 + 8 + 8;
+    println!("seed {SEED:#x}");
+    lab(|lab| {
+        let mut random = Random(SEED);
+        let (mut a, mut b) = (lab.queue(0, INIT), lab.queue(1, DEEP));
+        assert!(a.send_half().has_inner_checksums());
+        lab.sides[0].device.add_vxlan_port(OTHER_PORT).unwrap();
+        let memory = lab.sides[0]
+            .pd
+            .alloc_buffer(1 << 16, Access::empty())
+            .unwrap();
+        for _ in 0..200 {
+            let six = random.below(2) == 1;
+            let large = random.below(2) == 1;
+            let port = random.pick(&[VXLAN_PORT, OTHER_PORT]);
+            let sequence = random.below(1 << 32) as u32;
+            let mut inner = headers(lab, six, 4 * random.below(11), sequence, 0x10);
+            let most = 1514 - OUTER - inner.len();
+            let mss = 100 + random.below(most - 99);
+            let length = 1 + random.below(if large { 20_000 } else { most });
+            let data = pattern(length, random.0);
+            memory.copy_in(0, &data).unwrap();
+            if !large {
+                // Without cutting, the lengths are the sender's.
+                let (at, counted) = if six {
+                    (18, inner.len() - 54)
+                } else {
+                    (16, inner.len() - 14)
+                };
+                inner[at..at + 2].copy_from_slice(&((counted + length) as u16).to_be_bytes());
+            }
+            let mut header = [lab.sides[1].mac, lab.sides[0].mac].concat();
+            let datagram = (16 + inner.len() + length) as u16;
+            header.extend([0x08, 0x00, 0x45, 0]);
+            header.extend((20 + datagram).to_be_bytes());
+            header.extend([0x43, 0x21, 0x40, 0, 64, 17, 0, 0]);
+            header.extend([FROM, TO].concat());
+            for part in [9999, port, datagram, 0] {
+                header.extend(part.to_be_bytes());
+            }
+            header.extend([8, 0, 0, 0, 0, 0, 42, 0]);
+            header.extend(&inner);
+            let offload = EthernetOffload {
+                flags: EthernetSendFlags::L3_CHECKSUM | EthernetSendFlags::INNER,
+                vlan: None,
+                mss: NonZeroU16::new(mss as u16).filter(|_| large),
+            };
+            let sges = [memory.sge(0, length).unwrap()];
+            a.send_half()
+                .send_offloaded(&header, &sges, &offload)
+                .expect("sent");
+            let packets = take_all(lab, &mut b);
+            assert_eq!(packets.len(), if large { length.div_ceil(mss) } else { 1 });
+            let mut joined = Vec::new();
+            for (nth, packet) in packets.iter().enumerate() {
+                let outer = Ipv4Packet::new_checked(&packet[14..]).expect("IPv4");
+                assert!(outer.verify_checksum());
+                assert_eq!(outer.ident(), 0x4321 + nth as u16);
+                assert_eq!(usize::from(outer.total_len()), packet.len() - 14);
+                let udp = UdpPacket::new_checked(outer.payload()).expect("UDP");
+                assert_eq!((udp.dst_port(), udp.checksum()), (port, 0));
+                let (at, _, _, id, payload) = parse(&packet[OUTER..], six);
+                assert_eq!(at, sequence.wrapping_add((nth * mss) as u32));
+                assert!(six || id == 0x1234 + nth as u16);
+                joined.extend(payload);
+            }
+            assert_eq!(joined, data);
+        }
+        lab.sides[0].device.remove_vxlan_port(OTHER_PORT).unwrap();
+        assert!(lab.sides[0].device.remove_vxlan_port(OTHER_PORT).is_err());
+    });
+}
+
 /// Tags go in on one side and come out on the other, and a frame in between shows what was on the cable.
 #[test]
 fn tags_are_put_in_and_taken_out() {
@@ -217,7 +296,9 @@ fn what_the_card_lacks_is_refused_by_name() {
         card.ethernet
             .set_max_lso_cap(0)
             .set_wqe_vlan_insert(false)
-            .set_vlan_cap(false);
+            .set_vlan_cap(false)
+            .set_tunnel_stateless_vxlan(false)
+            .set_max_vxlan_udp_ports(0);
         card
     };
     lab_with(poor, |lab| {
@@ -238,6 +319,15 @@ fn what_the_card_lacks_is_refused_by_name() {
             };
             assert!(what.contains(name), "{what}");
         }
+        assert_eq!(
+            a.send_half().send(&data, EthernetSendFlags::INNER),
+            Err(EthernetSendError::NoChecksums)
+        );
+        let refused = lab.sides[0].device.add_vxlan_port(1).err();
+        let Some(EthernetError::Unsupported { what }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(what.contains("max_vxlan_udp_ports"));
         a.send_half().send(&data, NONE).unwrap();
         let stripping = EthernetInit {
             strip_vlan: true,
