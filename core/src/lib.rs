@@ -180,10 +180,11 @@ pub use ethernet::{
     EthernetSendError, EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr, FlowCounter,
     FlowCounterId, FlowError, FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot, FlowSpec,
     FlowTable, FlowTraffic, FlowType, ForwardCounters, ForwardError, ForwardInit, Forwarder,
-    FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable, Ipv4Filter, Ipv6Filter,
-    MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure, RawPacketError, RawPacketQp,
-    ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame, StrideFault, StridedBurst,
-    StridedFrame, StridingCounters, StridingInit, StridingReceive, VXLAN_PORT,
+    FrameCompression, FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable,
+    Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure,
+    RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame,
+    StrideFault, StridedBurst, StridedFrame, StridingCounters, StridingInit, StridingReceive,
+    VXLAN_PORT,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

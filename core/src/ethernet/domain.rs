@@ -142,14 +142,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             frame_len,
             vector,
         )?;
-        let receive = EthernetReceive::create(
-            pd,
-            limits,
-            init.recv_frames,
-            frame_len,
-            init.strip_vlan,
-            vector,
-        )?;
+        let receive = EthernetReceive::create(pd, limits, init, frame_len)?;
         Ok((send, receive))
     }
 

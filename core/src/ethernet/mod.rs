@@ -47,12 +47,16 @@
 //! Two more kinds of queues do more with one request: a [`StridingReceive`] has room for many frames in each, and a
 //! [`MultiSend`] sends many. A frame of the former can be sent by the latter from where it lies.
 //!
+//! The device can compress the completions of what it receives ([`FrameCompression`]), which are up to eight to 64 bytes
+//! then. Frames come as without, but for what is not kept of each: hash or checksum, and the time.
+//!
 //! # Memory
 //!
 //! Frames are copied in and out of the device's buffers, as the device can write there at any time whatever it should
 //! do, and Rust must hold no reference to such memory. Data of a [`Buffer`](crate::Buffer) goes out without a copy:
 //! [`EthernetSend::send_gather`].
 
+mod compression;
 mod counter;
 mod domain;
 mod error;
@@ -78,6 +82,7 @@ mod tunnel;
 mod vport;
 mod work_queues;
 
+pub use compression::FrameCompression;
 pub use counter::{FlowCounter, FlowCounterId, FlowTraffic};
 pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
 pub use error::{

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::device::Device;
 use crate::ethernet::FRAME_OVERHEAD;
+use crate::ethernet::compression::FrameCompression;
 use crate::ethernet::error::EthernetError;
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::Object;
@@ -37,6 +38,8 @@ pub struct EthernetInit {
     pub strip_vlan: bool,
     /// Which completion vector (hence interrupt) the events use, modulo their number.
     pub comp_vector: u16,
+    /// Whether the device compresses the completions of what it receives: less traffic on PCIe for bursts of frames.
+    pub compression: FrameCompression,
 }
 
 impl Default for EthernetInit {
@@ -48,6 +51,7 @@ impl Default for EthernetInit {
             max_groups: 64,
             strip_vlan: false,
             comp_vector: 0,
+            compression: FrameCompression::OFF,
         }
     }
 }
@@ -117,14 +121,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let domain = Object::transport_domain(device)?;
         let send =
             EthernetSend::create(self, &limits, &domain, init.send_frames, frame_len, vector)?;
-        let receive = EthernetReceive::create(
-            self,
-            &limits,
-            init.recv_frames,
-            frame_len,
-            init.strip_vlan,
-            vector,
-        )?;
+        let receive = EthernetReceive::create(self, &limits, init, frame_len)?;
         let tir = Object::tir(device, domain.number(), receive.rqn())?;
         let steering = Steering::create(root, &limits, tir.number(), mac, init.max_groups)?;
         Ok(EthernetQueue {

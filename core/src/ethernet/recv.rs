@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{
     ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, PathWord, RssHashWord,
-    Syndrome, TailWord, TimestampWord,
+    SlidWord, Syndrome, TailWord, TimestampWord,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::Rqn;
@@ -18,15 +18,17 @@ use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
+use crate::ethernet::compression::{has_checksum, has_hash, has_time};
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
+use crate::ethernet::queue::EthernetInit;
 use crate::ethernet::rss::FrameHash;
 use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
 use crate::types::sge::Access;
-use crate::verbs::cq::{Cq, CqInit};
+use crate::verbs::cq::{Cq, CqEntries, CqInit};
 use crate::verbs::mr::Buffer;
 use crate::verbs::pd::Pd;
 
@@ -81,6 +83,7 @@ struct Received {
     length: usize,
     headers: HeadersWord,
     hash: FrameHash,
+    checksum: u16,
     flow_tag: u32,
     timestamp: u64,
 }
@@ -89,12 +92,11 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
     pub(super) fn create(
         pd: &Pd<'d, P>,
         limits: &Limits,
-        frames: u32,
+        init: &EthernetInit,
         frame_len: usize,
-        strip_vlan: bool,
-        comp_vector: u16,
     ) -> Result<Self, EthernetError> {
         let device = pd.device();
+        let (frames, strip_vlan) = (init.recv_frames, init.strip_vlan);
         if strip_vlan && !limits.vlan_strip {
             return Err(EthernetError::Unsupported {
                 what: "VLAN tags taken out (vlan_cap)",
@@ -115,7 +117,8 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
             .map_err(EthernetError::Buffer)?;
         let cq = device
             .create_cq(CqInit {
-                comp_vector,
+                comp_vector: init.comp_vector,
+                entries: init.compression.entries(),
                 ..CqInit::new(frames)
             })
             .map_err(EthernetError::Cq)?;
@@ -251,6 +254,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
                 value: RssHashWord::read(entry).rss_hash_result(),
                 kind: PathWord::read(entry).rss_hash_type(),
             },
+            checksum: SlidWord::read(entry).check_sum(),
             flow_tag: tail.qpn(),
             timestamp: TimestampWord::read(entry).timestamp(),
         })
@@ -419,10 +423,23 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
         headers.vlan().then(|| headers.vlan_info())
     }
 
-    /// The hash that chose the queue, if an [`EthernetTarget`](super::EthernetTarget) with a hash did.
+    /// The hash that chose the queue, if an [`EthernetTarget`](super::EthernetTarget) with a hash did. `None` if the device
+    /// compresses and does not keep it: [`FrameCompression::CHECKSUM`](super::FrameCompression::CHECKSUM).
     #[must_use]
-    pub fn hash(&self) -> FrameHash {
-        self.received.hash
+    pub fn hash(&self) -> Option<FrameHash> {
+        has_hash(self.entries()).then_some(self.received.hash)
+    }
+
+    /// The sum (16 bits, one's complement, not inverted) over an IP packet with its header, without what is around it: Linux's
+    /// `CHECKSUM_COMPLETE`. `None` if the device compresses and does not keep it:
+    /// [`FrameCompression::HASH`](super::FrameCompression::HASH).
+    #[must_use]
+    pub fn checksum(&self) -> Option<u16> {
+        has_checksum(self.entries()).then_some(self.received.checksum)
+    }
+
+    fn entries(&self) -> CqEntries {
+        self.queue.cq.init().entries
     }
 
     /// The mark of the rule that sent the frame here: [`FlowRuleInit::tag`](super::FlowRuleInit::tag).
@@ -431,10 +448,11 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
         self.received.flow_tag
     }
 
-    /// The device's clock when the frame came.
+    /// The device's clock when the frame came. `None` if the device [compresses](super::FrameCompression): then only the first
+    /// frame of a session has its own.
     #[must_use]
-    pub fn timestamp(&self) -> u64 {
-        self.received.timestamp
+    pub fn timestamp(&self) -> Option<u64> {
+        has_time(self.entries()).then_some(self.received.timestamp)
     }
 }
 

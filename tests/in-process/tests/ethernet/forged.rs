@@ -22,11 +22,24 @@ use crate::support::{INIT, NONE, frame};
 const RING: usize = 16 * 64;
 
 /// Passes everything on, and records the address of memory with a completion queue's size.
-struct Forger {
+pub(crate) struct Forger {
     inner: ModelPlatform,
-    rings: Mutex<Vec<usize>>,
+    pub(crate) rings: Mutex<Vec<usize>>,
     /// Doorbells are lost, so that the device writes no completions itself.
-    deaf: AtomicBool,
+    pub(crate) deaf: AtomicBool,
+    /// All that was allocated, with its size.
+    pub(crate) memory: Mutex<Vec<(usize, usize)>>,
+}
+
+impl Forger {
+    pub(crate) fn new(inner: ModelPlatform) -> Self {
+        Self {
+            inner,
+            rings: Mutex::default(),
+            deaf: AtomicBool::default(),
+            memory: Mutex::default(),
+        }
+    }
 }
 
 // SAFETY: every requirement is the inner platform's.
@@ -38,9 +51,11 @@ unsafe impl Platform for &Forger {
     }
     fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
         let dma = self.inner.dma_alloc(layout)?;
+        let at = dma.ptr.as_ptr() as usize;
         if layout.size() == RING {
-            self.rings.lock().unwrap().push(dma.ptr.as_ptr() as usize);
+            self.rings.lock().unwrap().push(at);
         }
+        self.memory.lock().unwrap().push((at, layout.size()));
         Ok(dma)
     }
 
@@ -88,11 +103,7 @@ fn nonsense_in_completion_queues() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let forger = Forger {
-        inner: world.platform(0),
-        rings: Mutex::new(Vec::new()),
-        deaf: AtomicBool::new(false),
-    };
+    let forger = Forger::new(world.platform(0));
     let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
     let pd = device.alloc_pd().unwrap();
@@ -172,11 +183,7 @@ fn nonsense_under_raw_packets() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let forger = Forger {
-        inner: world.platform(0),
-        rings: Mutex::new(Vec::new()),
-        deaf: AtomicBool::new(false),
-    };
+    let forger = Forger::new(world.platform(0));
     let mut resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
     let pd = device.alloc_pd().unwrap();
@@ -267,11 +274,7 @@ fn nonsense_about_strides() {
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let forger = Forger {
-        inner: world.platform(0),
-        rings: Mutex::new(Vec::new()),
-        deaf: AtomicBool::new(false),
-    };
+    let forger = Forger::new(world.platform(0));
     let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
     let pd = device.alloc_pd().unwrap();

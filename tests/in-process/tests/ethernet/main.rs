@@ -6,6 +6,7 @@ mod lab;
 #[path = "../verbs/seam.rs"]
 mod seam;
 
+mod compressed;
 mod errors;
 mod forged;
 mod frames;

@@ -43,7 +43,7 @@ pub(crate) fn take_all(queues: &mut [Pair<'_>]) -> Vec<Got> {
         while let Some(frame) = receive.receive().expect("the queue works") {
             let mut bytes = vec![0; frame.len()];
             frame.copy_to(&mut bytes);
-            let (hash, tag) = (frame.hash(), frame.flow_tag());
+            let (hash, tag) = (frame.hash().expect("a hash"), frame.flow_tag());
             let (hash, kind) = (hash.value, hash.kind);
             all.push(Got {
                 queue,

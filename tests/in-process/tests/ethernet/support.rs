@@ -1,6 +1,6 @@
 //! Frames, and queues that wait for them.
 
-use bareverbs_core::{EthernetInit, EthernetQueue, EthernetSendFlags};
+use bareverbs_core::{EthernetInit, EthernetQueue, EthernetSendFlags, FrameCompression};
 use bareverbs_in_process::ModelPlatform;
 
 use crate::lab::{Lab, MS, pattern};
@@ -19,6 +19,7 @@ pub(crate) const INIT: EthernetInit = EthernetInit {
     max_groups: 3,
     strip_vlan: false,
     comp_vector: 0,
+    compression: FrameCompression::OFF,
 };
 
 /// A frame of `len` bytes computed from a seed.

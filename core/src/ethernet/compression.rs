@@ -1,0 +1,59 @@
+//! Compressed completions of frames: which formats there are, and what each keeps of a frame.
+//!
+//! A session has one title and a mini CQE for each completion (`struct mlx5_mini_cqe8`). Length, and hash or checksum, are each
+//! frame's own. Of the title are, hence the same for all frames of a session: VLAN tag, what the device found of headers and
+//! their checksums, and the mark of the rule. A device puts no frames into one session that differ in these; Linux
+//! (`mlx5e_decompress_cqe` in `en_rx.c`) and DPDK (`rxq_cq_to_mbuf` in `mlx5_rx.c`) read them so. What neither has is not known
+//! of a frame: the time, which is that of the first frame of a session, and one of hash and checksum.
+
+use core::fmt;
+
+use crate::verbs::cq::{CqEntries, MiniFormat};
+
+/// Whether the device compresses the completions of frames, and what it keeps of each frame then:
+/// [`EthernetInit::compression`](super::EthernetInit::compression). Needs `cqe_compression`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FrameCompression(CqEntries);
+
+impl FrameCompression {
+    /// It does not, and all is kept.
+    pub const OFF: Self = Self(CqEntries::PLAIN);
+    /// The hash is kept, and neither checksum nor time.
+    pub const HASH: Self = Self(CqEntries::compressed(MiniFormat::Hash));
+    /// The checksum is kept, and neither hash nor time.
+    pub const CHECKSUM: Self = Self(CqEntries::compressed(MiniFormat::Checksum));
+
+    /// What the CQ's entries are like.
+    pub(super) const fn entries(self) -> CqEntries {
+        self.0
+    }
+}
+
+impl fmt::Debug for FrameCompression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name(self.0))
+    }
+}
+
+fn name(entries: CqEntries) -> &'static str {
+    match entries.compression() {
+        None => "OFF",
+        Some(MiniFormat::Hash) => "HASH",
+        Some(MiniFormat::Checksum | MiniFormat::ChecksumStride) => "CHECKSUM",
+    }
+}
+
+/// Whether the CQ keeps the hash of each frame.
+pub(super) fn has_hash(entries: CqEntries) -> bool {
+    matches!(entries.compression(), None | Some(MiniFormat::Hash))
+}
+
+/// Whether it keeps the checksum over each frame.
+pub(super) fn has_checksum(entries: CqEntries) -> bool {
+    entries.compression() != Some(MiniFormat::Hash)
+}
+
+/// Whether it keeps the time of each frame.
+pub(super) fn has_time(entries: CqEntries) -> bool {
+    entries.compression().is_none()
+}
