@@ -183,8 +183,8 @@ pub use ethernet::{
     FrameCompression, FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable,
     Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure,
     RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame,
-    StrideFault, StridedBurst, StridedFrame, StridingCounters, StridingInit, StridingReceive,
-    VXLAN_PORT,
+    StrideCompression, StrideFault, StridedBurst, StridedFrame, StridingCounters, StridingInit,
+    StridingReceive, VXLAN_PORT,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

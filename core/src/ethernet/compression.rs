@@ -35,6 +35,30 @@ impl fmt::Debug for FrameCompression {
     }
 }
 
+/// Whether the device compresses the completions of a striding queue:
+/// [`StridingInit::compression`](super::StridingInit::compression). Needs `cqe_compression` and `mini_cqe_resp_stride_index`:
+/// without the latter a session does not say where its frames start, and one would have to count on by what they took.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StrideCompression(CqEntries);
+
+impl StrideCompression {
+    /// It does not.
+    pub const OFF: Self = Self(CqEntries::PLAIN);
+    /// Stride and checksum of each frame are kept.
+    pub const CHECKSUM: Self = Self(CqEntries::compressed(MiniFormat::ChecksumStride));
+
+    /// What the CQ's entries are like.
+    pub(super) const fn entries(self) -> CqEntries {
+        self.0
+    }
+}
+
+impl fmt::Debug for StrideCompression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name(self.0))
+    }
+}
+
 fn name(entries: CqEntries) -> &'static str {
     match entries.compression() {
         None => "OFF",

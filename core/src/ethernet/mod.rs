@@ -78,11 +78,12 @@ mod rss;
 mod send;
 mod steering;
 mod strided;
+mod strided_burst;
 mod tunnel;
 mod vport;
 mod work_queues;
 
-pub use compression::FrameCompression;
+pub use compression::{FrameCompression, StrideCompression};
 pub use counter::{FlowCounter, FlowCounterId, FlowTraffic};
 pub use domain::{EthernetDomain, EthernetHalves, EthernetTarget, IndirectionTable};
 pub use error::{
@@ -102,7 +103,8 @@ pub use raw::{RawPacketError, RawPacketQp};
 pub use recv::{EthernetReceive, ReceiveCounters, ReceivedFrame};
 pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssHash};
 pub use send::{EthernetSend, SentFrame};
-pub use strided::{StridedBurst, StridedFrame, StridingCounters, StridingInit, StridingReceive};
+pub use strided::{StridedFrame, StridingCounters, StridingInit, StridingReceive};
+pub use strided_burst::StridedBurst;
 pub use tunnel::VXLAN_PORT;
 
 /// Bytes of an Ethernet header without tags, which is the least that a frame has.

@@ -11,7 +11,8 @@ use core::fmt;
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, Syndrome, TailWord, WqeIdWord,
+    ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, SlidWord, Syndrome, TailWord,
+    WqeIdWord,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::{LKey, Rqn};
@@ -22,9 +23,11 @@ use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
+use crate::ethernet::compression::StrideCompression;
 use crate::ethernet::error::{EthernetError, EthernetReceiveError, QueueFailure, StrideFault};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
+use crate::ethernet::strided_burst::StridedBurst;
 use crate::memory::cqe_ring::Cqe;
 use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
@@ -60,6 +63,8 @@ pub struct StridingInit {
     pub strip_vlan: bool,
     /// Which completion vector (hence interrupt) the events use, modulo their number.
     pub comp_vector: u16,
+    /// Whether the device compresses completions.
+    pub compression: StrideCompression,
 }
 
 impl Default for StridingInit {
@@ -71,6 +76,7 @@ impl Default for StridingInit {
             frame_len: None,
             strip_vlan: false,
             comp_vector: 0,
+            compression: StrideCompression::OFF,
         }
     }
 }
@@ -101,6 +107,7 @@ pub struct StridedFrame {
     /// The queue, and how often it was set going.
     owner: u32,
     headers: HeadersWord,
+    checksum: u16,
     flow_tag: u32,
 }
 
@@ -136,6 +143,12 @@ impl StridedFrame {
         self.headers.vlan().then(|| self.headers.vlan_info())
     }
 
+    /// The sum over an IP packet: [`ReceivedFrame::checksum`](super::ReceivedFrame::checksum), and kept in any case.
+    #[must_use]
+    pub fn checksum(&self) -> u16 {
+        self.checksum
+    }
+
     /// The mark of the rule that sent the frame here: [`FlowRuleInit::tag`](super::FlowRuleInit::tag).
     #[must_use]
     pub fn flow_tag(&self) -> u32 {
@@ -148,7 +161,7 @@ pub struct StridingReceive<'d, P: Platform> {
     // In the order in which they have to go.
     queue: WorkQueue<'d, P>,
     frames: Buffer<'d, P>,
-    cq: Cq<'d, P>,
+    pub(super) cq: Cq<'d, P>,
     device: &'d Device<'d, P>,
     lkey: LKey,
     addr: u64,
@@ -166,7 +179,7 @@ pub struct StridingReceive<'d, P: Platform> {
     /// Strides of the current request that are used up.
     used: u32,
     strip_vlan: bool,
-    failure: Option<EthernetReceiveError>,
+    pub(super) failure: Option<EthernetReceiveError>,
     counters: StridingCounters,
 }
 
@@ -232,6 +245,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         let cq = device
             .create_cq(CqInit {
                 comp_vector: init.comp_vector,
+                entries: init.compression.entries(),
                 // A completion uses up a stride at least.
                 ..CqInit::new(requests << log_strides)
             })
@@ -364,16 +378,12 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
     /// The frames that are there, whose completions are given back to the device together.
     #[inline(always)]
     pub fn burst(&mut self) -> StridedBurst<'_, 'd, P> {
-        StridedBurst {
-            taken: false,
-            without_frame: 0,
-            receive: self,
-        }
+        StridedBurst::new(self)
     }
 
     /// The frame of a completion; `None` if there is nothing for the caller in it.
     #[inline(always)]
-    fn complete(&mut self, entry: Cqe, tail: TailWord) -> Option<StridedFrame> {
+    pub(super) fn complete(&mut self, entry: Cqe, tail: TailWord) -> Option<StridedFrame> {
         let count: ByteCountWord = entry.word();
         let index: IndexWord = entry.word();
         let id: WqeIdWord = entry.word();
@@ -413,6 +423,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
             strides: strides as u16,
             owner: self.owner,
             headers,
+            checksum: entry.word::<SlidWord>().check_sum(),
             flow_tag: tail.qpn(),
         })
     }
@@ -624,65 +635,5 @@ impl<P: Platform> fmt::Debug for StridingReceive<'_, P> {
             .field("failure", &self.failure)
             .field("counters", &self.counters)
             .finish_non_exhaustive()
-    }
-}
-
-/// Frames of a striding queue, taken together: [`StridingReceive::burst`].
-#[derive(Debug)]
-pub struct StridedBurst<'q, 'd, P: Platform> {
-    receive: &'q mut StridingReceive<'d, P>,
-    /// Completions were taken.
-    taken: bool,
-    /// Completions taken that had no frame.
-    without_frame: u32,
-}
-
-impl<P: Platform> StridedBurst<'_, '_, P> {
-    /// The next frame, `None` if there is none.
-    ///
-    /// # Errors
-    /// As [`StridingReceive::receive`].
-    #[inline(always)]
-    #[expect(clippy::should_implement_trait, reason = "it can fail")]
-    pub fn next(&mut self) -> Result<Option<StridedFrame>, EthernetReceiveError> {
-        loop {
-            let Some((entry, tail)) = self.receive.cq.peek_entry() else {
-                return self.nothing();
-            };
-            if matches!(self.receive.failure, Some(EthernetReceiveError::Strides(_))) {
-                return self.nothing();
-            }
-            self.receive.cq.advance_entry(entry);
-            self.taken = true;
-            if let Some(frame) = self.receive.complete(entry, tail) {
-                return Ok(Some(frame));
-            }
-            // No more than can be there at once, so that a broken device cannot block the caller.
-            self.without_frame += 1;
-            if self.without_frame > self.receive.cq.cqe() {
-                return Ok(None);
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn nothing(&mut self) -> Result<Option<StridedFrame>, EthernetReceiveError> {
-        match self.receive.failure {
-            Some(failure) => Err(failure),
-            None => {
-                self.receive.cq.check().map_err(EthernetReceiveError::Cq)?;
-                Ok(None)
-            }
-        }
-    }
-}
-
-impl<P: Platform> Drop for StridedBurst<'_, '_, P> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.taken {
-            self.receive.cq.publish_taken();
-        }
     }
 }

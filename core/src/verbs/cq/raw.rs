@@ -41,6 +41,12 @@ impl<P: Platform> Cq<'_, P> {
         self.ring.get_mut().entries.advance(entry);
     }
 
+    /// Takes the next CQE of a CQ with sessions, or with long entries, where it lies. Nothing in it was checked, and the device
+    /// is told later: [`publish_taken`](Self::publish_taken).
+    pub(crate) fn take_of_sessions(&mut self) -> Option<(Cqe, TailWord)> {
+        self.ring.get_mut().take()
+    }
+
     /// Where the CQEs lie, for a queue whose CQ has no compression.
     #[inline(always)]
     pub(crate) fn entries(&mut self) -> &mut CqeRing {

@@ -244,10 +244,15 @@ impl<'d> Ring<'d> {
 
     /// Takes the next CQE as it is, if it is the host's. Nothing in it was checked.
     pub(crate) fn take_entry(&mut self) -> Option<[u8; SIZE]> {
-        let (entry, _) = self.peek()?;
-        let copy = entry.to_bytes();
+        let (entry, _) = self.take()?;
+        Some(entry.to_bytes())
+    }
+
+    /// The same where it lies.
+    pub(crate) fn take(&mut self) -> Option<(Cqe, TailWord)> {
+        let (entry, tail) = self.peek()?;
         self.advance(entry);
-        Some(copy)
+        Some((entry, tail))
     }
 
     /// Writes the consumer index to the doorbell record.

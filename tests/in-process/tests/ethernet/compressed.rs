@@ -59,7 +59,7 @@ fn take_all(receive: &mut EthernetReceive<'_, Seam>, timed: bool) -> Vec<Got> {
 }
 
 /// The sum of RFC 1071, section 1, over an IP packet, without its inversion.
-fn sum(packet: &[u8]) -> u16 {
+pub(crate) fn sum(packet: &[u8]) -> u16 {
     let sum = packet.chunks(2).fold(0, |sum: u32, word| {
         sum + u32::from(word[0]) * 256 + u32::from(word.get(1).copied().unwrap_or(0))
     });

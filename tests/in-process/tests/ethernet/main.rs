@@ -7,6 +7,7 @@ mod lab;
 mod seam;
 
 mod compressed;
+mod compressed_strides;
 mod errors;
 mod forged;
 mod frames;

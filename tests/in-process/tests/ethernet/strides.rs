@@ -7,7 +7,7 @@
 use bareverbs_core::{
     Access, Device, EthernetDomain, EthernetError, EthernetReceiveError, EthernetSendError,
     EthernetSendFlags, EthernetTarget, FlowAction, FlowMatch, FlowSlot, MultiSend, MultiSendInit,
-    Sge, StridedFrame, StridingInit, StridingReceive,
+    Sge, StrideCompression, StridedFrame, StridingInit, StridingReceive,
 };
 use std::collections::VecDeque;
 
@@ -17,13 +17,14 @@ use crate::seam::Seam;
 use crate::spread::Rule;
 use crate::support::{INIT, NONE, Random, frame, padded};
 
-const STRIDES: StridingInit = StridingInit {
+pub(crate) const STRIDES: StridingInit = StridingInit {
     requests: 8,
     strides: 16,
     stride_len: 256,
     frame_len: Some(1518),
     strip_vlan: false,
     comp_vector: 0,
+    compression: StrideCompression::OFF,
 };
 const MULTI: MultiSendInit = MultiSendInit {
     blocks: 64,
@@ -31,7 +32,7 @@ const MULTI: MultiSendInit = MultiSendInit {
     comp_vector: 0,
 };
 
-fn receiver<'d>(
+pub(crate) fn receiver<'d>(
     lab: &Lab<'d>,
     domain: &EthernetDomain<'d, Seam>,
     init: &StridingInit,
@@ -51,12 +52,21 @@ fn bytes(receive: &StridingReceive<'_, Seam>, frame: &StridedFrame) -> Vec<u8> {
 
 #[test]
 fn drawn_bursts_arrive_whole_while_frames_are_held() {
-    const SEED: u64 = 0x571d;
-    println!("seed {SEED:#x}");
+    for compression in [StrideCompression::OFF, StrideCompression::CHECKSUM] {
+        drawn_bursts(0x571d, compression);
+    }
+}
+
+fn drawn_bursts(seed: u64, compression: StrideCompression) {
+    println!("seed {seed:#x}, {compression:?}");
+    let init = StridingInit {
+        compression,
+        ..STRIDES
+    };
     lab(|lab| {
-        let mut random = Random(SEED);
+        let mut random = Random(seed);
         let domains = [0, 1].map(|node| lab.sides[node].device.alloc_ethernet_domain().unwrap());
-        let (mut receive, target) = receiver(lab, &domains[1], &STRIDES);
+        let (mut receive, target) = receiver(lab, &domains[1], &init);
         let mut slots = [FlowSlot::EMPTY; 4];
         let mut flows = domains[1].create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
@@ -133,6 +143,8 @@ fn drawn_bursts_arrive_whole_while_frames_are_held() {
         let counters = receive.counters();
         assert!(counters.unused_strides > 100, "{counters:?}");
         assert_eq!((counters.malformed, counters.garbage_completions), (0, 0));
+        let compressed = lab.world.with_model(1, |model| model.stats().compressed);
+        assert_eq!(compression != StrideCompression::OFF, compressed > 300);
     });
 }
 
