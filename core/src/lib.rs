@@ -175,16 +175,16 @@ pub use error::{
     OpenFailure, OpenStep,
 };
 pub use ethernet::{
-    EthFilter, EthernetDomain, EthernetError, EthernetHalves, EthernetInit, EthernetMtu,
-    EthernetOffload, EthernetQueue, EthernetReceive, EthernetReceiveError, EthernetSend,
-    EthernetSendError, EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr, FlowCounter,
-    FlowCounterId, FlowError, FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot, FlowSpec,
-    FlowTable, FlowTraffic, FlowType, ForwardCounters, ForwardError, ForwardInit, Forwarder,
-    FrameCompression, FrameHash, HashFields, HashFunction, HashedPackets, IndirectionTable,
-    Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter, QueueFailure,
-    RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash, SentFrame,
-    StrideCompression, StrideFault, StridedBurst, StridedFrame, StridingCounters, StridingInit,
-    StridingReceive, VXLAN_PORT,
+    CompressedForwarder, EthFilter, EthernetDomain, EthernetError, EthernetHalves, EthernetInit,
+    EthernetMtu, EthernetOffload, EthernetQueue, EthernetReceive, EthernetReceiveError,
+    EthernetSend, EthernetSendError, EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr,
+    FlowCounter, FlowCounterId, FlowError, FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot,
+    FlowSpec, FlowTable, FlowTraffic, FlowType, ForwardCounters, ForwardError, ForwardInit,
+    Forwarder, FrameCompression, FrameHash, HashFields, HashFunction, HashedPackets,
+    IndirectionTable, Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter,
+    QueueFailure, RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash,
+    SentFrame, StrideCompression, StrideFault, StridedBurst, StridedFrame, StridingCounters,
+    StridingInit, StridingReceive, VXLAN_PORT,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

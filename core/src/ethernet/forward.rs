@@ -29,6 +29,7 @@ use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::domain::EthernetDomain;
 use crate::ethernet::error::{EthernetError, QueueFailure};
+use crate::ethernet::forward_types::{ForwardCounters, ForwardError, ForwardInit};
 use crate::ethernet::objects::{Object, QueueMemory, WorkQueue, state};
 use crate::ethernet::work_queues::Completes;
 use crate::memory::cqe_ring::Cqe;
@@ -39,7 +40,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
 use crate::types::sge::Access;
-use crate::verbs::cq::{Cq, CqError, CqInit};
+use crate::verbs::cq::{Cq, CqEntries, CqInit};
 use crate::verbs::mr::{Buffer, Mr};
 use crate::verbs::pd::Pd;
 
@@ -50,86 +51,24 @@ const ADDRESSES: usize = 12;
 /// Size of a request: control, Ethernet, as much again for headers, data.
 const BLOCK: usize = 64;
 /// Where the data segment stands behind inline headers, and where without.
-const DATA_AT: usize = 48;
-const DATA_AT_ONCE: usize = 32;
-
-/// A lane to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ForwardInit {
-    /// Frames under way, rounded up to a power of two.
-    pub frames: u32,
-    /// Bytes of the longest frame.
-    pub frame_len: u32,
-    /// Destination and source address that frames leave with; without, they keep their own.
-    pub addresses: Option<[Mac; 2]>,
-    /// Which completion vector the queues use.
-    pub comp_vector: u16,
-}
-
-impl Default for ForwardInit {
-    /// 1024 frames of up to 1522 bytes, which keep their addresses.
-    fn default() -> Self {
-        Self {
-            frames: 1024,
-            frame_len: 1522,
-            addresses: None,
-            comp_vector: 0,
-        }
-    }
-}
-
-/// What went through a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ForwardCounters {
-    /// Frames received.
-    pub received: u64,
-    /// Frames handed to the other port.
-    pub sent: u64,
-    /// Frames that were longer than the buffers, shorter than their headers, or whose completion contradicts itself.
-    pub dropped: u64,
-    /// Completions that fitted nothing. Anything but 0 means a broken device.
-    pub garbage_completions: u64,
-}
-
-/// Why a lane has stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ForwardError {
-    /// The receiving device has stopped its queue.
-    Receive(QueueFailure),
-    /// The sending device has stopped its queue.
-    Send(QueueFailure),
-    /// A completion queue failed.
-    Cq(CqError),
-}
-
-impl fmt::Display for ForwardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Receive(failure) => write!(f, "receiving: {failure}"),
-            Self::Send(failure) => write!(f, "sending: {failure}"),
-            Self::Cq(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ForwardError {}
+pub(super) const DATA_AT: usize = 48;
+pub(super) const DATA_AT_ONCE: usize = 32;
 
 /// One direction of a lane between two ports. `Send`, allocation-free, without locks.
 pub struct Forwarder<'d, P: Platform> {
-    rx: Cq<'d, P>,
+    pub(super) rx: Cq<'d, P>,
     tx: Cq<'d, P>,
     ring: SendRing,
     sq_record: DoorbellRecord,
     rq_record: DoorbellRecord,
     /// Where the next request starts.
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     /// Frames, minus 1.
-    mask: u32,
+    pub(super) mask: u32,
     /// Receives posted and completed, sends posted and completed, counted on.
-    rx_head: u32,
-    rx_tail: u32,
-    tx_head: u32,
+    pub(super) rx_head: u32,
+    pub(super) rx_tail: u32,
+    pub(super) tx_head: u32,
     tx_tail: u32,
     /// Bursts whose buffers are still the sender's.
     burst_head: u32,
@@ -140,15 +79,15 @@ pub struct Forwarder<'d, P: Platform> {
     stride: u32,
     frame_len: u32,
     /// Bytes at the frame's start that the request itself has.
-    inline: u32,
+    pub(super) inline: u32,
     /// The sender requires more of the header than the addresses.
     reads_headers: bool,
     doorbell: u32,
     /// The Ethernet segment with the addresses, and the rest of them, as they lie in memory.
     segments: [u64; 4],
     out: &'d Device<'d, P>,
-    failure: Option<ForwardError>,
-    counters: ForwardCounters,
+    pub(super) failure: Option<ForwardError>,
+    pub(super) counters: ForwardCounters,
     // In the order in which they have to go.
     rq: WorkQueue<'d, P>,
     sq: WorkQueue<'d, P>,
@@ -169,7 +108,17 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         to: (&Self, &Pd<'d, P>),
         init: &ForwardInit,
     ) -> Result<Forwarder<'d, P>, EthernetError> {
-        let (out, out_pd) = to;
+        self.make_forwarder(pd, to, init, CqEntries::PLAIN)
+    }
+
+    /// A lane whose receiving CQ has such entries.
+    pub(super) fn make_forwarder(
+        &self,
+        pd: &Pd<'d, P>,
+        (out, out_pd): (&Self, &Pd<'d, P>),
+        init: &ForwardInit,
+        entries: CqEntries,
+    ) -> Result<Forwarder<'d, P>, EthernetError> {
         let most = 1_u32 << self.limits.log_queue.min(out.limits.log_queue);
         let size = |field, asked: u32, limit: u32| EthernetError::Size {
             field,
@@ -199,14 +148,15 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         let buffer = pd
             .alloc_buffer(frames as usize * stride as usize, Access::LOCAL_WRITE)
             .map_err(EthernetError::Buffer)?;
-        let cq = |device: &'d Device<'d, P>| {
+        let cq = |device: &'d Device<'d, P>, entries: CqEntries| {
             let cq = device.create_cq(CqInit {
                 comp_vector: init.comp_vector,
+                entries,
                 ..CqInit::new(frames)
             });
             cq.map_err(EthernetError::Cq)
         };
-        let (rx, tx) = (cq(self.device)?, cq(out.device)?);
+        let (rx, tx) = (cq(self.device, entries)?, cq(out.device, CqEntries::PLAIN)?);
         let memory = QueueMemory::new(self.device, frames as usize * SEGMENT_UNIT, 0);
         let memory = memory.map_err(EthernetError::Memory)?;
         for frame in 0..frames as usize {
@@ -367,6 +317,12 @@ impl<'d, P: Platform> Forwarder<'d, P> {
                 left -= 1;
             }
         }
+        self.finish(first, sent)
+    }
+
+    /// Lets out what was taken since the counts of receives and sends were these.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, first: u32, sent: u32) -> Result<u32, ForwardError> {
         if first != self.rx_tail {
             self.rx.publish_taken();
             self.end_burst();
@@ -396,17 +352,16 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     ) -> (u32, Option<(Cqe, TailWord)>) {
         let ours = IndexWord(self.rx.index).to_memory();
         let entries = self.rx.entries();
-        let slot = self.rx_tail & self.mask;
         let posted = self.rx_head.wrapping_sub(self.rx_tail);
-        let rest = entries.rest().min(self.mask + 1 - slot);
-        let count = most.min(posted).min(rest.min(self.ring.rest(self.cursor)));
+        let (rest, owner, next) = (entries.rest(), entries.owner(), entries.look().0);
+        let count = most.min(posted).min(rest.min(self.rest()));
 
         // What the next completion's tail has to be: as one word, so that it is compared at once.
         let mut whole = OpOwn(0);
         whole.set_opcode(CqeOpcode::ResponderSend as u8);
         whole.set_format(Format::NoInline as u8);
         let mut wanted = TailWord(0);
-        wanted.set_op_own(whole.0 | entries.owner());
+        wanted.set_op_own(whole.0 | owner);
         wanted.set_wqe_counter(self.rx_tail as u16);
         let mut any = OpOwn(0);
         any.set_solicited(true);
@@ -416,9 +371,56 @@ impl<'d, P: Platform> Forwarder<'d, P> {
         let mut one_on = TailWord(0);
         one_on.set_wqe_counter(1);
 
-        // With a byte that is not inline, since a length of 0 means 2 GiB.
+        let (least, lengths) = self.lengths();
+        let mut ended_by = None;
+        let done = self.put::<DATA_AT, N>(count, |nth| {
+            // SAFETY: less than the rest of the ring.
+            let entry = unsafe { next.behind(nth) };
+            let tail = entry.word::<TailWord>();
+            read_barrier();
+            let length = entry.word::<ByteCountWord>().byte_cnt();
+            if (tail.0 ^ wanted.0) & compared.0 != 0
+                || entry.word::<IndexWord>().to_memory() != ours
+                || length.wrapping_sub(least) >= lengths
+            {
+                ended_by = Some((entry, tail));
+                return None;
+            }
+            // The counter wraps where the ring ends.
+            wanted.0 = wanted.0.wrapping_add(one_on.0);
+            Some(length)
+        });
+        if posted == 0 {
+            ended_by = Some(self.rx.entries().look());
+        }
+        self.rx.entries().skip(done);
+        (done, ended_by)
+    }
+
+    /// The least length of a frame, and how many there are: with a byte that is not inline, since a length of 0 means 2 GiB.
+    #[inline(always)]
+    pub(super) fn lengths(&self) -> (u32, u32) {
         let least = self.inline.max(HEADER_LEN as u32) + 1;
-        let lengths = self.frame_len + 1 - least;
+        (least, self.frame_len + 1 - least)
+    }
+
+    /// Frames for which no ring of requests ends.
+    #[inline(always)]
+    pub(super) fn rest(&self) -> u32 {
+        let slot = self.rx_tail & self.mask;
+        (self.mask + 1 - slot).min(self.ring.rest(self.cursor))
+    }
+
+    /// Writes requests for the frames that come next, `count` at most, which are no more than the [rest](Self::rest): with
+    /// `DATA_AT` bytes before the data, of which `N` words are the same for all. `length` is asked for each one's, from 0 on,
+    /// and ends it with `None`. Returns for how many.
+    #[inline(always)]
+    pub(super) fn put<const DATA_AT: usize, const N: usize>(
+        &mut self,
+        count: u32,
+        mut length: impl FnMut(u32) -> Option<u32>,
+    ) -> u32 {
+        let slot = self.rx_tail & self.mask;
         let key = DataWord::new(0, self.lkey).to_memory();
         let mut addr = self.addr + u64::from(slot * self.stride + self.inline);
         let mut control = self
@@ -427,51 +429,35 @@ impl<'d, P: Platform> Forwarder<'d, P> {
         let mut next_control = ControlWord(0);
         next_control.set_wqe_index(1);
         let fixed: [u64; N] = core::array::from_fn(|at| self.segments[at]);
-
-        let (next, first) = (entries.look().0, self.ring.wqe(self.cursor));
+        let first = self.ring.wqe(self.cursor);
         let (inline, stride) = (self.inline, u64::from(self.stride));
         let mut done = 0;
-        let mut ended_by = None;
         while done < count {
-            // SAFETY: less than the rest of the ring.
-            let entry = unsafe { next.behind(done) };
-            let tail = entry.word::<TailWord>();
-            read_barrier();
-            let beyond = entry.word::<ByteCountWord>().byte_cnt().wrapping_sub(least);
-            if (tail.0 ^ wanted.0) & compared.0 != 0
-                || entry.word::<IndexWord>().to_memory() != ours
-                || beyond >= lengths
-            {
-                ended_by = Some((entry, tail));
+            let Some(length) = length(done) else {
                 break;
-            }
+            };
             // SAFETY: less than the rest of the ring.
             let wqe = unsafe { first.behind(done) };
-            let length = DataWord::new(beyond + (least - inline), LKey(0));
+            let length = DataWord::new(length - inline, LKey(0));
             wqe.put_words::<16, N>(fixed);
             let data = [length.to_memory() | key, DataAddressWord(addr).to_memory()];
             wqe.put_words::<DATA_AT, 2>(data);
             wqe.put_word(control);
             wqe.put_word(ControlFlags::new(0, 0));
-            // The counters in both wrap where the rings end.
-            wanted.0 = wanted.0.wrapping_add(one_on.0);
+            // The counter wraps where the ring ends.
             control.0 = control.0.wrapping_add(next_control.0);
             addr += stride;
             done += 1;
-        }
-        if posted == 0 {
-            ended_by = Some(entries.look());
         }
         if self.reads_headers {
             for nth in 0..done {
                 self.put_headers(self.cursor.behind(nth), slot + nth);
             }
         }
-        self.rx.entries().skip(done);
         self.rx_tail = self.rx_tail.wrapping_add(done);
         self.tx_head = self.tx_head.wrapping_add(done);
         self.cursor = self.cursor.behind(done);
-        (done, ended_by)
+        done
     }
 
     /// A completion of the receiving device that is not of a frame to be sent.
@@ -479,6 +465,11 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     #[inline(never)]
     fn take_unusual(&mut self, entry: Cqe, tail: TailWord) {
         self.rx.advance_entry(entry);
+        self.refuse(entry, tail);
+    }
+
+    /// The same, taken from the ring.
+    pub(super) fn refuse(&mut self, entry: Cqe, tail: TailWord) {
         let ours = entry.word::<IndexWord>().srqn_uidx() == self.rx.index;
         let posted = ours && self.rx_tail != self.rx_head;
         let next = (u32::from(tail.wqe_counter()) ^ self.rx_tail) & self.mask == 0;
@@ -500,6 +491,11 @@ impl<'d, P: Platform> Forwarder<'d, P> {
                 return;
             }
         }
+        self.drop_next();
+    }
+
+    /// Passes over the next buffer, which goes back with its burst.
+    pub(super) fn drop_next(&mut self) {
         self.rx_tail = self.rx_tail.wrapping_add(1);
         self.counters.received += 1;
         self.counters.dropped += 1;
@@ -548,7 +544,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// Takes completions of the sending device, and gives the buffers of the bursts that are done to the receiving one.
-    fn complete(&mut self) -> Result<(), ForwardError> {
+    pub(super) fn complete(&mut self) -> Result<(), ForwardError> {
         let mut any = false;
         // No more than can be there at once, so that a broken device cannot block the caller.
         for _ in 0..=self.mask {

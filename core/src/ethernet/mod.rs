@@ -64,6 +64,8 @@ mod flow;
 mod flow_attr;
 mod flow_table;
 mod forward;
+mod forward_compressed;
+mod forward_types;
 mod limits;
 mod mtu;
 mod multi;
@@ -94,7 +96,9 @@ pub use flow_attr::{
     EthFilter, FlowAttr, FlowFlags, FlowSpec, FlowType, Ipv4Filter, Ipv6Filter, PortFilter,
 };
 pub use flow_table::{FlowAction, FlowError, FlowRule, FlowRuleInit, FlowSlot, FlowTable};
-pub use forward::{BURST, ForwardCounters, ForwardError, ForwardInit, Forwarder};
+pub use forward::{BURST, Forwarder};
+pub use forward_compressed::CompressedForwarder;
+pub use forward_types::{ForwardCounters, ForwardError, ForwardInit};
 pub use mtu::EthernetMtu;
 pub use multi::{MultiBurst, MultiSend, MultiSendInit};
 pub use offload::{EthernetOffload, EthernetSendFlags};

@@ -60,6 +60,37 @@ pub(crate) struct Session {
     pub(crate) format: MiniFormat,
 }
 
+/// Where the mini CQEs of a session lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrays {
+    entries: Entries,
+    /// The title's index.
+    first: u32,
+}
+
+/// Mini CQEs of a session that lie in one entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Array(Cqe);
+
+impl Arrays {
+    /// The array that has the mini CQE of this completion.
+    #[inline(always)]
+    pub(crate) fn of(self, completion: u32) -> Array {
+        let ahead = mini::array_of(completion);
+        Array(self.entries.at(self.first.wrapping_add(ahead)))
+    }
+}
+
+impl Array {
+    /// The mini CQE of this completion.
+    #[inline(always)]
+    pub(crate) fn mini(self, completion: u32) -> MiniCqe {
+        let at = (completion % mini::PER_ARRAY) as usize * size_of::<MiniCqe>();
+        // SAFETY: inside the entry, which is in the ring.
+        unsafe { load(self.0.base().add(at)) }
+    }
+}
+
 impl SessionRing {
     /// A ring of `size` CQEs (a power of two) of `1 << log_stride` bytes at `base` that was not used yet.
     ///
@@ -195,6 +226,15 @@ impl SessionRing {
             count,
             format,
         })
+    }
+
+    /// Where the mini CQEs of the session lie that begins at `ci`.
+    #[inline(always)]
+    pub(crate) fn arrays(&self, ci: u32) -> Arrays {
+        Arrays {
+            entries: self.entries,
+            first: ci,
+        }
     }
 
     /// Hands the mini CQEs of a session to `each` in order, with the identifiers that come next.

@@ -10,7 +10,7 @@ use crate::support::Fake;
 
 const ENTRIES: u32 = 63;
 
-fn random(seed: &mut u64) -> u64 {
+pub(crate) fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
@@ -18,7 +18,7 @@ fn random(seed: &mut u64) -> u64 {
 }
 
 /// Writes raw bytes at an index of the ring, as they are.
-fn put(rig: &Rig, fake: &Fake, cqn: u32, index: u32, bytes: &[u8; 64]) {
+pub(crate) fn put(rig: &Rig, fake: &Fake, cqn: u32, index: u32, bytes: &[u8; 64]) {
     let at = {
         let objects = rig.lock();
         let cq = &objects.cqs[&cqn];

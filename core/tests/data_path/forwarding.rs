@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bareverbs_core::{ForwardError, ForwardInit, Forwarder};
+use bareverbs_core::{EthernetDomain, ForwardError, ForwardInit, Forwarder, Pd};
 use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, FlowTableNicCap};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::rq::CreateRqIn;
@@ -16,15 +16,16 @@ use crate::rig::{self, Memory, Rig, cqe};
 use crate::support::Fake;
 use crate::support::firmware::{Action, Posted};
 
-const FRAMES: u32 = 64;
-const BURST: u32 = bareverbs_core::ethernet::BURST as u32;
+pub(crate) const FRAMES: u32 = 64;
+pub(crate) const BURST: u32 = bareverbs_core::ethernet::BURST as u32;
 
-/// CQ and user index of the receive queue; CQ, user index and number of the send queue.
+/// CQ and user index of the receive queue; CQ, user index, number and ring of the send queue.
 #[derive(Debug, Default, Clone, Copy)]
-struct Queues {
-    receive: (u32, u32),
-    send: (u32, u32),
-    sqn: u32,
+pub(crate) struct Queues {
+    pub(crate) receive: (u32, u32),
+    pub(crate) send: (u32, u32),
+    pub(crate) sqn: u32,
+    pub(crate) ring: u64,
 }
 
 fn of_port(posted: &Posted) -> Option<Action> {
@@ -53,6 +54,22 @@ fn of_port(posted: &Posted) -> Option<Action> {
 }
 
 fn lane(test: impl FnOnce(&mut Forwarder<'_, &Fake>, &mut Ports<'_>)) {
+    domain(|domain, pd, ports| {
+        let init = ForwardInit {
+            frames: FRAMES,
+            addresses: Some([[2; 6], [4; 6]]),
+            ..ForwardInit::default()
+        };
+        let mut forwarder = domain.create_forwarder(pd, (domain, pd), &init).unwrap();
+        ports.look();
+        test(&mut forwarder, ports);
+    });
+}
+
+/// What can have lanes, on a device that the test plays.
+pub(crate) fn domain(
+    test: impl for<'d, 'f> FnOnce(&EthernetDomain<'d, &'f Fake>, &Pd<'d, &'f Fake>, &mut Ports<'_>),
+) {
     let fake = rig::fake(0b11);
     {
         let mut inner = fake.lock();
@@ -72,7 +89,10 @@ fn lane(test: impl FnOnce(&mut Forwarder<'_, &Fake>, &mut Ports<'_>)) {
             let (create, _) = CreateRqIn::read_from_prefix(&posted.input).unwrap();
             queues.receive = (create.ctx().cqn(), create.ctx().user_index());
         } else if posted.is(Opcode::CreateSq) {
-            let (create, _) = CreateSqIn::read_from_prefix(&posted.input).unwrap();
+            let (create, pages) = CreateSqIn::read_from_prefix(&posted.input).unwrap();
+            let wq = create.ctx().wq();
+            let page = u64::from_be_bytes(*pages.first_chunk().unwrap());
+            queues.ring = page + (u64::from(wq.page_offset()) << 6 << wq.log_wq_pg_sz());
             queues.send = (create.ctx().cqn(), create.ctx().user_index());
             queues.sqn = 0x77;
             let mut output = vec![0; 16];
@@ -87,18 +107,13 @@ fn lane(test: impl FnOnce(&mut Forwarder<'_, &Fake>, &mut Ports<'_>)) {
         {
             let pd = device.alloc_pd().unwrap();
             let domain = device.alloc_ethernet_domain().unwrap();
-            let init = ForwardInit {
-                frames: FRAMES,
-                addresses: Some([[2; 6], [4; 6]]),
-                ..ForwardInit::default()
-            };
-            let mut forwarder = domain.create_forwarder(&pd, (&domain, &pd), &init).unwrap();
             let mut ports = Ports {
                 fake: &fake,
                 rig: &rig,
-                queues: *queues.lock().unwrap(),
+                seen: &queues,
+                queues: Queues::default(),
             };
-            test(&mut forwarder, &mut ports);
+            test(&domain, &pd, &mut ports);
         }
         device.close().unwrap();
     }
@@ -106,13 +121,19 @@ fn lane(test: impl FnOnce(&mut Forwarder<'_, &Fake>, &mut Ports<'_>)) {
 }
 
 /// The devices' side.
-struct Ports<'a> {
-    fake: &'a Fake,
-    rig: &'a Rig,
-    queues: Queues,
+pub(crate) struct Ports<'a> {
+    pub(crate) fake: &'a Fake,
+    pub(crate) rig: &'a Rig,
+    seen: &'a Mutex<Queues>,
+    pub(crate) queues: Queues,
 }
 
 impl Ports<'_> {
+    /// Notes the queues that were created last.
+    pub(crate) fn look(&mut self) {
+        self.queues = *self.seen.lock().unwrap();
+    }
+
     /// A frame of this length came into the next buffer, as far as the counter says so; `last` is the completion's last byte
     /// but for the owner bit.
     fn came(&self, counter: u32, length: u32, last: u8) {
@@ -124,7 +145,7 @@ impl Ports<'_> {
     }
 
     /// All requests up to this one went out.
-    fn went(&self, counter: u32, opcode: u8) {
+    pub(crate) fn went(&self, counter: u32, opcode: u8) {
         let (cqn, user) = self.queues.send;
         self.rig.cqe(
             self.fake,

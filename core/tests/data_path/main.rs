@@ -29,6 +29,7 @@ macro_rules! with_device {
 mod completions;
 mod compressed;
 mod forwarding;
+mod forwarding_compressed;
 mod open_batches;
 mod queues;
 mod requests;

@@ -7,6 +7,7 @@ use core::time::Duration;
 use bareverbs_firmware_cmds::cqe::{self, TailWord};
 
 use crate::memory::cqe_ring::{Cqe, CqeRing};
+use crate::memory::session_ring::{Arrays, Session};
 use crate::memory::slots::CQ_FAILED;
 use crate::platform::Platform;
 use crate::types::error::DeviceError;
@@ -45,6 +46,18 @@ impl<P: Platform> Cq<'_, P> {
     /// is told later: [`publish_taken`](Self::publish_taken).
     pub(crate) fn take_of_sessions(&mut self) -> Option<(Cqe, TailWord)> {
         self.ring.get_mut().take()
+    }
+
+    /// The next session, if one comes next, and where its mini CQEs lie. It is taken with [`end_session`](Self::end_session), and the device is told later.
+    #[inline(always)]
+    pub(crate) fn begin_session(&mut self) -> Option<(Session, Arrays)> {
+        self.ring.get_mut().begin_session()
+    }
+
+    /// Takes the session that [`begin_session`](Self::begin_session) gave.
+    #[inline(always)]
+    pub(crate) fn end_session(&mut self, session: &Session) {
+        self.ring.get_mut().end_session(session);
     }
 
     /// Where the CQEs lie, for a queue whose CQ has no compression.

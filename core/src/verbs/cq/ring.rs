@@ -18,7 +18,7 @@ use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::cqe_ring::{Cqe, CqeRing, Entries, SharedRing};
 use crate::memory::record::DoorbellRecord;
-use crate::memory::session_ring::{Session, SessionRing};
+use crate::memory::session_ring::{Arrays, Session, SessionRing};
 use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
 use crate::types::wc;
 
@@ -228,6 +228,21 @@ impl<'d> Ring<'d> {
         });
         self.entries.set_pass(ring.end(ci, &session));
         session.count
+    }
+
+    /// The next session, if one comes next, and where its mini CQEs lie.
+    #[inline(always)]
+    pub(crate) fn begin_session(&self) -> Option<(Session, Arrays)> {
+        let (ring, ci) = (self.sessions.as_ref()?, self.entries.ci());
+        Some((ring.begin(ci)?, ring.arrays(ci)))
+    }
+
+    /// Takes it.
+    #[inline(always)]
+    pub(crate) fn end_session(&mut self, session: &Session) {
+        if let Some(ring) = &mut self.sessions {
+            self.entries.set_pass(ring.end(self.entries.ci(), session));
+        }
     }
 
     /// Index of the next CQE, running freely.
