@@ -267,7 +267,11 @@ fn question() -> Question {
 }
 
 fn client(slots: usize) -> Client<'static> {
-    Client::new(Config::new(7), vec![QuestionSlot::EMPTY; slots].leak())
+    let config = Config {
+        jitter: 0,
+        ..Config::new(7)
+    };
+    Client::new(config, vec![QuestionSlot::EMPTY; slots].leak())
 }
 
 /// The MADs that are due.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_cm::ip::Host;
 use bareverbs_cm::mad::MAD_LEN;
-use bareverbs_cm::mad::sa::{McMemberRecord, PathRecord};
+use bareverbs_cm::mad::sa::{McMemberRecord, PathRecord, SaRedirection};
 use bareverbs_cm::rdma::{
     AddressChange, Attempt, IpOverInfiniband, Membership, NeighbourDiscovery, PathQuery, RdmaError,
     Resolution, Resolver, SubnetAdministration,
@@ -169,6 +169,14 @@ impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         pass_on!(self, resolver => resolver.poll_transmit(now, mad))
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        pass_on!(self, resolver => resolver.redirection())
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        pass_on!(self, resolver => resolver.asks(lid))
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {

@@ -7,7 +7,7 @@ use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet
 
 use crate::engine::{self, Engine, Transmit};
 use crate::mad::sa::SA_CLASS;
-use crate::mad::{MAD_LEN, RejectReason};
+use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, RejectReason};
 use crate::rdma::conn::groups::Groups;
 use crate::rdma::conn::work::WorkList;
 use crate::rdma::id::slot::Storage;
@@ -400,8 +400,12 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             && self.gsi.can_send()?
             && self.router.resolver.poll_transmit(now, &mut mad)
         {
-            let path = self.router.ah_attr(&self.router.sa_address());
-            self.gsi.send(&path, &mad)?;
+            let (address, qpn, qkey) = match self.router.resolver.redirection() {
+                Some(to) => (self.router.redirected_address(&to), to.qpn, to.qkey),
+                None => (self.router.sa_address(), GSI_QPN, GSI_QKEY),
+            };
+            let path = self.router.ah_attr(&address);
+            self.gsi.send_to(&path, qpn, qkey, &mad)?;
         }
         Ok(())
     }

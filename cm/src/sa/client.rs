@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
+use super::pace::Pace;
 use super::{Answer, Ask, Config, Ignored, Question, QuestionId, SaError, SaUser, Taken};
 use crate::mad::sa::{
-    McMemberRecord, PathRecord, SaAttribute, SaHeader, SaMad, SaMethod, SaPortInfo, SaStatus,
+    McMemberRecord, PathRecord, SaAttribute, SaHeader, SaMad, SaMethod, SaPortInfo, SaRedirection,
+    SaStatus,
 };
 use crate::mad::{MAD_LEN, MadError};
 
@@ -13,6 +15,10 @@ const PORT_LIDS: core::ops::Range<u16> = 1..0xc000;
 const GROUP_LIDS: core::ops::Range<u16> = 0xc000..0xffff;
 /// Membership of a partition apart from how.
 const PKEY_BASE: u16 = 0x7fff;
+/// Queue pairs that take such MADs: not that of subnet management, nor the one that stands for groups.
+const QPNS: core::ops::Range<u32> = 1..0xff_ffff;
+/// A transaction ID is another one where the question was redirected to, so that answers from before do not count.
+const ELSEWHERE: u64 = 1 << 63;
 /// Exponents of times have five bits everywhere else.
 const LONGEST_LIFE: u8 = 31;
 
@@ -30,9 +36,10 @@ pub struct QuestionSlot<Q: Ask = Question> {
     state: QuestionState<Q::Answer>,
     question: Q,
     transaction_id: u64,
-    next: Duration,
-    interval: Duration,
+    pace: Pace,
     deadline: Duration,
+    /// Where it is asked, if subnet administration has said so.
+    redirection: Option<SaRedirection>,
     /// The last answer was that subnet administration is busy.
     busy: bool,
 }
@@ -43,11 +50,30 @@ impl<Q: Ask> QuestionSlot<Q> {
         state: QuestionState::Free,
         question: Q::NONE,
         transaction_id: 0,
-        next: Duration::ZERO,
-        interval: Duration::ZERO,
+        pace: Pace::NONE,
         deadline: Duration::ZERO,
+        redirection: None,
         busy: false,
     };
+
+    fn is_asked(&self) -> bool {
+        matches!(self.state, QuestionState::Asked)
+    }
+
+    /// The transaction ID on the wire.
+    fn transaction(&self) -> u64 {
+        match self.redirection {
+            Some(_) => self.transaction_id ^ ELSEWHERE,
+            None => self.transaction_id,
+        }
+    }
+
+    /// Whether a MAD of the transaction is the answer, or says where there is one.
+    fn is_answered_by(&self, mad: &SaMad<'_>) -> bool {
+        let info = (mad.attribute(), mad.header().method)
+            == (SaAttribute::ClassPortInfo, SaMethod::GetResp);
+        info && mad.header().status == SaStatus::REDIRECT || self.question.is_answered_by(mad)
+    }
 }
 
 impl<Q: Ask> Default for QuestionSlot<Q> {
@@ -62,6 +88,8 @@ pub struct Client<'s, Q: Ask = Question> {
     config: Config,
     slots: &'s mut [QuestionSlot<Q>],
     asked: u64,
+    /// Where the MAD that was written last goes.
+    written: Option<SaRedirection>,
 }
 
 impl<'s, Q: Ask> Client<'s, Q> {
@@ -72,6 +100,7 @@ impl<'s, Q: Ask> Client<'s, Q> {
             config,
             slots,
             asked: 0,
+            written: None,
         }
     }
 
@@ -100,9 +129,9 @@ impl<'s, Q: Ask> Client<'s, Q> {
                 .config
                 .seed
                 .wrapping_add(self.asked.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            next: now,
-            interval: self.config.first_interval,
+            pace: Pace::begin(&self.config, now),
             deadline,
+            redirection: None,
             busy: false,
         };
         Ok(QuestionId(slot.transaction_id))
@@ -148,7 +177,7 @@ impl<'s, Q: Ask> Client<'s, Q> {
     /// Gives up what has taken too long.
     pub fn handle_timeout(&mut self, now: Duration) {
         for slot in self.slots.iter_mut() {
-            if matches!(slot.state, QuestionState::Asked) && now >= slot.deadline {
+            if slot.is_asked() && now >= slot.deadline {
                 let error = if slot.busy {
                     SaError::Status(SaStatus::BUSY)
                 } else {
@@ -162,46 +191,72 @@ impl<'s, Q: Ask> Client<'s, Q> {
     /// When [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) have to be called at the
     /// latest.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let asked = |slot: &&QuestionSlot<Q>| matches!(slot.state, QuestionState::Asked);
-        let due = |slot: &QuestionSlot<Q>| slot.next.min(slot.deadline);
-        self.slots.iter().filter(asked).map(due).min()
+        let asked = self.slots.iter().filter(|slot| slot.is_asked());
+        asked.map(|slot| slot.pace.next.min(slot.deadline)).min()
     }
 
-    /// Writes the next MAD that is due, for QP1 of subnet administration. False if there is none.
+    /// Writes the next MAD that is due, for QP1 of subnet administration or to where [`redirection`](Self::redirection) says.
+    /// False if there is none.
     pub fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         self.handle_timeout(now);
-        let longest = self.config.longest_interval;
         for slot in self.slots.iter_mut() {
-            if !matches!(slot.state, QuestionState::Asked) || now < slot.next {
+            if !slot.is_asked() || now < slot.pace.next {
                 continue;
             }
-            slot.next = now.saturating_add(slot.interval);
-            slot.interval = slot.interval.saturating_mul(2).min(longest);
-            match slot.question.write(slot.transaction_id, mad) {
-                Ok(()) => return true,
+            slot.pace.sent(&self.config, now, slot.transaction_id);
+            match slot.question.write(slot.transaction(), mad) {
+                Ok(()) => {
+                    self.written = slot.redirection;
+                    return true;
+                }
                 Err(error) => slot.state = QuestionState::Answered(Err(SaError::Mad(error))),
             }
         }
         false
     }
 
-    /// Takes a MAD of class 3 that came to QP1 from subnet administration.
+    /// Where the MAD that [`poll_transmit`](Self::poll_transmit) has just written goes, if not to subnet administration. Can be
+    /// had once.
+    pub fn redirection(&mut self) -> Option<SaRedirection> {
+        self.written.take()
+    }
+
+    /// Whether a question is under way to the port with this LID, to which it was redirected.
+    pub fn asks(&self, lid: u16) -> bool {
+        let there = |slot: &QuestionSlot<Q>| slot.redirection.is_some_and(|to| to.lid == lid);
+        self.slots.iter().any(|slot| slot.is_asked() && there(slot))
+    }
+
+    /// Takes a MAD of class 3 that came to QP1 from subnet administration, or from a port that it [asks](Self::asks).
     ///
     /// The error is for the curious: nothing needs to be done about a MAD that was ignored.
     pub fn handle_mad(&mut self, now: Duration, mad: &[u8]) -> Result<(), Ignored> {
         let mad = SaMad::new(mad).map_err(Ignored::Malformed)?;
         let header = mad.header();
         let transaction_id = header.transaction_id;
-        let slot = self
-            .find(transaction_id)
-            .filter(|slot| {
-                matches!(slot.state, QuestionState::Asked) && slot.question.is_answered_by(&mad)
-            })
-            .ok_or(Ignored::Unexpected { transaction_id })?;
+        let asked = |slot: &&mut QuestionSlot<Q>| {
+            slot.is_asked() && slot.transaction() == transaction_id && slot.is_answered_by(&mad)
+        };
+        let slot = self.slots.iter_mut().find(asked);
+        let slot = slot.ok_or(Ignored::Unexpected { transaction_id })?;
         if header.status.is_busy() {
             slot.busy = true;
-            // As if it had been asked just now.
-            slot.next = slot.next.max(now.saturating_add(slot.interval));
+            slot.pace.busy(&self.config, now, slot.transaction_id);
+            return Ok(());
+        }
+        if let Some(to) = mad.redirection() {
+            let outcome = match slot.redirection {
+                Some(from) => Err(SaError::RedirectedAgain(from.lid)),
+                None => check_redirection(&to),
+            };
+            match outcome {
+                Ok(()) => {
+                    slot.redirection = Some(to);
+                    slot.pace = Pace::begin(&self.config, now);
+                    slot.busy = false;
+                }
+                Err(error) => slot.state = QuestionState::Answered(Err(error)),
+            }
             return Ok(());
         }
         slot.state = QuestionState::Answered(if header.status.is_success() {
@@ -216,6 +271,14 @@ impl<'s, Q: Ask> Client<'s, Q> {
 impl<Q: Ask> SaUser for Client<'_, Q> {
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         Self::poll_transmit(self, now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        Self::redirection(self)
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        Self::asks(self, lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
@@ -298,6 +361,13 @@ fn sensible(field: &'static str, good: bool, value: impl Into<u64>) -> Result<()
             value: value.into(),
         })
     }
+}
+
+/// Whether a MAD can be sent there: by its LID, from QP1, which is in the default partition.
+fn check_redirection(to: &SaRedirection) -> Result<(), SaError> {
+    sensible("redirect_lid", PORT_LIDS.contains(&to.lid), to.lid)?;
+    sensible("redirect_qpn", QPNS.contains(&to.qpn), to.qpn)?;
+    sensible("redirect_pkey", to.pkey & PKEY_BASE == PKEY_BASE, to.pkey)
 }
 
 fn same_gid(

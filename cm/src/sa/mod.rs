@@ -27,12 +27,17 @@
 //! ```
 //!
 //! A question is repeated until it is answered or its time is up, at intervals that double, also if subnet administration
-//! answers that it is busy. Each of these exchanges is one MAD each way; tables are longer ([`TableReader`]).
+//! answers that it is busy; each interval is moved by a random part of itself. Each of these exchanges is one MAD each way;
+//! tables are longer ([`TableReader`]).
+//!
+//! A question that is redirected is asked once more where the answer says ([`Client::redirection`]). The port there may not
+//! redirect again. A table is not asked for elsewhere: it ends with [`SaStatus::REDIRECT`].
 //!
 //! What else a port may have with subnet administration is a [`SaUser`] each: [`Subscriptions`] to notices, [`Services`] that
 //! it offers or looks for, and a [`TableReader`]. A program has those that it names, and nothing of the others.
 
 mod client;
+mod pace;
 mod services;
 mod subscriptions;
 mod table;
@@ -58,17 +63,20 @@ pub struct Config {
     pub seed: u64,
     /// Until a question is asked for the second time.
     pub first_interval: Duration,
-    /// The longest time from one repetition to the next.
+    /// The longest time from one repetition to the next, but for the jitter.
     pub longest_interval: Duration,
+    /// By how many hundredths of itself a time between repetitions may be moved, at random.
+    pub jitter: u8,
 }
 
 impl Config {
-    /// The defaults: repeated after 100 ms, 200 ms and so on, up to a second.
+    /// The defaults: repeated after 100 ms, 200 ms and so on, up to a second, and a quarter more or less.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
             first_interval: Duration::from_millis(100),
             longest_interval: Duration::from_secs(1),
+            jitter: 25,
         }
     }
 }
@@ -150,6 +158,8 @@ pub enum SaError {
         /// Its value, or its low bits.
         value: u64,
     },
+    /// The port with this LID, to which the question was redirected, redirects it again.
+    RedirectedAgain(u16),
     /// The question cannot be written.
     Mad(MadError),
     /// All slots are in use.
@@ -170,6 +180,12 @@ impl fmt::Display for SaError {
                 f,
                 "the answer of subnet administration makes no sense: {field} = {value:#x}"
             ),
+            Self::RedirectedAgain(lid) => {
+                write!(
+                    f,
+                    "subnet administration's redirection to LID {lid:#x} goes on from there"
+                )
+            }
             Self::Mad(error) => error.fmt(f),
             Self::NoSlots { what, capacity } => {
                 write!(f, "all {capacity} slots for {what} are in use")

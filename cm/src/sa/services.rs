@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::{Ask, Client, Config, QuestionId, QuestionSlot, SaError, SaUser, Taken};
-use crate::mad::sa::{SaAttribute, SaHeader, SaMad, SaMethod, SaStatus, ServiceRecord};
+use crate::mad::sa::{
+    SaAttribute, SaHeader, SaMad, SaMethod, SaRedirection, SaStatus, ServiceRecord,
+};
 use crate::mad::{MAD_LEN, MadError};
 
 /// How long a record is asked for before it has failed.
@@ -290,13 +292,25 @@ impl SaUser for Services<'_> {
         self.client.poll_transmit(now, mad)
     }
 
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        self.client.redirection()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.client.asks(lid)
+    }
+
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
-        match SaMad::new(mad) {
-            Ok(parsed) if parsed.attribute() == SaAttribute::ServiceRecord => {}
-            _ => return Taken::NotMine,
+        let Ok(parsed) = SaMad::new(mad) else {
+            return Taken::NotMine;
+        };
+        let mine = parsed.attribute() == SaAttribute::ServiceRecord;
+        if !mine && parsed.redirection().is_none() {
+            return Taken::NotMine;
         }
         match self.client.handle_mad(now, mad) {
             Ok(()) => self.advance(now),
+            Err(_) if !mine => return Taken::NotMine,
             Err(ignored) => log::debug!("from subnet administration: {ignored}"),
         }
         Taken::Mine

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::{Ask, Client, Config, Ignored, QuestionId, QuestionSlot, SaError, SaUser, Taken};
-use crate::mad::sa::{InformInfo, Notice, SaAttribute, SaHeader, SaMad, SaMethod, SaStatus, Trap};
+use crate::mad::sa::{
+    InformInfo, Notice, SaAttribute, SaHeader, SaMad, SaMethod, SaRedirection, SaStatus, Trap,
+};
 use crate::mad::{MAD_LEN, MadError};
 
 /// How long a subscription is asked for before it has failed.
@@ -325,6 +327,14 @@ impl SaUser for Subscriptions<'_> {
         self.client.poll_transmit(now, mad)
     }
 
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        self.client.redirection()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.client.asks(lid)
+    }
+
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
         let Ok(parsed) = SaMad::new(mad) else {
             return Taken::NotMine;
@@ -344,6 +354,10 @@ impl SaUser for Subscriptions<'_> {
             (SaAttribute::InformInfo, _) => match self.client.handle_mad(now, mad) {
                 Ok(()) => self.advance(now),
                 Err(ignored) => log::debug!("from subnet administration: {ignored}"),
+            },
+            _ if parsed.redirection().is_some() => match self.client.handle_mad(now, mad) {
+                Ok(()) => self.advance(now),
+                Err(_) => return Taken::NotMine,
             },
             _ => return Taken::NotMine,
         }

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
+use super::pace::Pace;
 use super::{Config, Ignored, SaError, SaUser, Taken};
 use crate::mad::sa::{
     InformInfoRecord, McMemberRecord, NodeRecord, PathRecord, RmppStatus, RmppType, SA_DATA,
@@ -181,8 +182,7 @@ struct Transfer {
 enum State {
     Idle,
     Asked {
-        next: Duration,
-        interval: Duration,
+        pace: Pace,
         busy: bool,
     },
     Arriving(Transfer),
@@ -262,8 +262,7 @@ impl<'b> TableReader<'b> {
         self.deadline = deadline;
         self.reply = None;
         self.state = State::Asked {
-            next: now,
-            interval: self.config.first_interval,
+            pace: Pace::begin(&self.config, now),
             busy: false,
         };
         Ok(())
@@ -335,14 +334,9 @@ impl<'b> TableReader<'b> {
                 });
                 return Ok(());
             }
-            State::Asked { next, interval, .. } if header.status.is_busy() => {
-                // As if it had been asked just now.
-                let next = next.max(now.saturating_add(interval));
-                self.state = State::Asked {
-                    next,
-                    interval,
-                    busy: true,
-                };
+            State::Asked { mut pace, .. } if header.status.is_busy() => {
+                pace.busy(&self.config, now, transaction_id);
+                self.state = State::Asked { pace, busy: true };
                 return Ok(());
             }
             State::Asked { .. } | State::Arriving(_) => {}
@@ -530,23 +524,15 @@ impl SaUser for TableReader<'_> {
             Segment::emit(&header, question.attribute, what, numbers, mad);
             return true;
         }
-        let State::Asked {
-            next,
-            interval,
-            busy,
-        } = self.state
-        else {
+        let State::Asked { mut pace, busy } = self.state else {
             return false;
         };
-        if now < next {
+        if now < pace.next {
             return false;
         }
         *mad = question.mad;
-        self.state = State::Asked {
-            next: now.saturating_add(interval),
-            interval: interval.saturating_mul(2).min(self.config.longest_interval),
-            busy,
-        };
+        pace.sent(&self.config, now, self.transaction_id);
+        self.state = State::Asked { pace, busy };
         true
     }
 
@@ -565,8 +551,7 @@ impl SaUser for TableReader<'_> {
         // From the beginning: the records may be others now.
         if matches!(self.state, State::Arriving(_)) {
             self.state = State::Asked {
-                next: now,
-                interval: self.config.first_interval,
+                pace: Pace::begin(&self.config, now),
                 busy: false,
             };
         }
@@ -602,7 +587,7 @@ impl SaUser for TableReader<'_> {
             return Some(Duration::ZERO);
         }
         match self.state {
-            State::Asked { next, .. } => Some(next.min(self.deadline)),
+            State::Asked { pace, .. } => Some(pace.next.min(self.deadline)),
             State::Arriving(transfer) => Some(transfer.again.min(self.deadline)),
             State::Idle | State::Done { .. } => None,
         }

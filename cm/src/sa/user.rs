@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::mad::MAD_LEN;
+use crate::mad::sa::SaRedirection;
 
 /// What became of a MAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,19 @@ pub trait SaUser {
     /// Writes the next MAD that is due. False if there is none.
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool;
 
-    /// Takes a MAD that came from subnet administration.
+    /// Where the MAD that [`poll_transmit`](Self::poll_transmit) has just written goes; `None`: to subnet administration. Can
+    /// be had once.
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        None
+    }
+
+    /// Whether an answer is to come from the port with this LID, to which a question was redirected.
+    fn asks(&self, lid: u16) -> bool {
+        let _ = lid;
+        false
+    }
+
+    /// Takes a MAD that came from subnet administration, or from a port that it [asks](Self::asks).
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken;
 
     /// Subnet administration has forgotten what it was told.
@@ -37,6 +50,15 @@ pub trait SaUser {
 impl<A: SaUser, B: SaUser> SaUser for (A, B) {
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         self.0.poll_transmit(now, mad) || self.1.poll_transmit(now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        let of = [self.0.redirection(), self.1.redirection()];
+        of.into_iter().flatten().next()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.0.asks(lid) || self.1.asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {

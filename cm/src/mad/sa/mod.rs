@@ -20,6 +20,7 @@ mod node_record;
 mod notice;
 mod path_record;
 mod port_info;
+mod redirection;
 mod rmpp;
 mod service_record;
 mod status;
@@ -30,6 +31,7 @@ pub use node_record::NodeRecord;
 pub use notice::{Notice, Trap};
 pub use path_record::PathRecord;
 pub use port_info::SaPortInfo;
+pub use redirection::SaRedirection;
 pub use rmpp::{RmppStatus, RmppType, SEGMENT_DATA, Segment};
 pub use service_record::ServiceRecord;
 pub use status::SaStatus;
@@ -263,6 +265,12 @@ impl<'a> SaMad<'a> {
     pub fn port_info(&self) -> Result<SaPortInfo, MadError> {
         self.expect(SaAttribute::ClassPortInfo)?;
         Ok(SaPortInfo::read(self.bytes))
+    }
+
+    /// Where to ask instead, of an answer whose status says so: its data are those of ClassPortInfo, whatever was asked.
+    pub fn redirection(&self) -> Option<SaRedirection> {
+        let redirected = self.header().status == SaStatus::REDIRECT;
+        redirected.then(|| SaRedirection::read(self.bytes))
     }
 
     /// The subscription that it is about.

@@ -302,6 +302,17 @@ impl<'d, P: Platform> GsiPort<'d, P> {
 
     /// Sends a MAD to QP1 at the other end of `path`.
     pub(crate) fn send(&mut self, path: &AhAttr, mad: &[u8; MAD_LEN]) -> Result<(), RdmaError> {
+        self.send_to(path, GSI_QPN, GSI_QKEY, mad)
+    }
+
+    /// Sends a MAD to any QP there.
+    pub(crate) fn send_to(
+        &mut self,
+        path: &AhAttr,
+        qpn: u32,
+        qkey: u32,
+        mad: &[u8; MAD_LEN],
+    ) -> Result<(), RdmaError> {
         let index = self.free.trailing_zeros();
         if index >= SENDS as u32 {
             return Err(RdmaError::Full {
@@ -326,8 +337,8 @@ impl<'d, P: Platform> GsiPort<'d, P> {
             wr_id: u64::from(index),
             op: SendOp::SendTo(Destination {
                 ah: &ah,
-                remote_qpn: Qpn::from_low_bits(GSI_QPN),
-                remote_qkey: GSI_QKEY,
+                remote_qpn: Qpn::from_low_bits(qpn),
+                remote_qkey: qkey,
             }),
             flags: SendFlags::SIGNALED,
             data: SendData::Sges(&[sge]),

@@ -9,7 +9,7 @@ use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
 use bareverbs_core::{Gid, Mtu, Platform};
 
 use crate::engine::Address;
-use crate::mad::sa::PathRecord;
+use crate::mad::sa::{PathRecord, SaRedirection};
 use crate::rdma::conn::group::mgid;
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
@@ -262,6 +262,20 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
     }
 
+    /// Where it has redirected to. A GID of another subnet's port takes a global header.
+    pub(crate) fn redirected_address(&self, to: &SaRedirection) -> Address {
+        let far = to.gid != [0; 16] && to.gid[..8] != self.gid.0[..8];
+        Address {
+            remote_gid: to.gid,
+            remote_lid: to.lid,
+            service_level: to.sl,
+            flow_label: to.flow_label,
+            traffic_class: to.traffic_class,
+            hop_limit: if far { MOST_HOPS } else { 0 },
+            ..self.sa_address()
+        }
+    }
+
     /// Takes a MAD of subnet administration's class. False if it did not come from there, and was dropped.
     pub(crate) fn handle_subnet_mad(
         &mut self,
@@ -270,7 +284,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         received: &Received,
     ) -> bool {
         let from = received.local.slid;
-        if from != self.port.sm_lid {
+        if from != self.port.sm_lid && !self.resolver.asks(from) {
             log::debug!("LID {from:#x} is not subnet administration");
             return false;
         }

@@ -12,7 +12,7 @@ use bareverbs_core::{Device, Gid, Platform, PortState};
 use crate::ip::{self, Host};
 use crate::ipoib::{self, HardwareAddress, Link, PeerSlot, To, broadcast_group, group};
 use crate::mad::MAD_LEN;
-use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
+use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaRedirection};
 use crate::rdma::port::ipoib::{Interface, PACKET, Target};
 use crate::rdma::port::stack::{IpPort, PacketSlot, Stack};
 use crate::rdma::route::resolver::{
@@ -542,6 +542,14 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         self.subnet.poll_transmit(now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        self.subnet.redirection()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.subnet.asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {

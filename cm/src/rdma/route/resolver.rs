@@ -6,7 +6,7 @@ use core::time::Duration;
 use bareverbs_core::RoceVersion;
 
 use crate::mad::MAD_LEN;
-use crate::mad::sa::{JoinState, McMemberRecord, PathRecord};
+use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaRedirection};
 use crate::rdma::types::error::RdmaError;
 
 pub use crate::ip::{Neighbour, Resolution};
@@ -211,7 +211,19 @@ pub trait Resolver {
         false
     }
 
-    /// Takes a MAD that came from subnet administration.
+    /// Where the MAD that [`poll_transmit`](Self::poll_transmit) has just written goes; `None`: to subnet administration. Can
+    /// be had once.
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        None
+    }
+
+    /// Whether an answer is to come from the port with this LID, to which a question was redirected.
+    fn asks(&self, lid: u16) -> bool {
+        let _ = lid;
+        false
+    }
+
+    /// Takes a MAD that came from subnet administration, or from a port that it [asks](Self::asks).
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
         let _ = (now, mad);
     }
@@ -341,6 +353,14 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         (**self).poll_transmit(now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        (**self).redirection()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        (**self).asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use crate::mad::MAD_LEN;
-use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod};
+use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod, SaRedirection};
 use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
@@ -464,6 +464,14 @@ impl Resolver for SubnetAdministration<'_> {
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         self.client.poll_transmit(now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        self.client.redirection()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.client.asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use bareverbs_core::RoceVersion;
 
 use crate::mad::MAD_LEN;
-use crate::mad::sa::{McMemberRecord, PathRecord};
+use crate::mad::sa::{McMemberRecord, PathRecord, SaRedirection};
 use crate::rdma::route::resolver::{
     AddressChange, Attempt, Membership, PathQuery, Resolution, Resolver,
 };
@@ -140,6 +140,15 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
         self.user.poll_transmit(now, mad) || self.resolver.poll_transmit(now, mad)
+    }
+
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        let of = [self.user.redirection(), self.resolver.redirection()];
+        of.into_iter().flatten().next()
+    }
+
+    fn asks(&self, lid: u16) -> bool {
+        self.user.asks(lid) || self.resolver.asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {

@@ -21,6 +21,13 @@ pub use numbered::infiniband_port;
 /// LID of subnet administration, if it is not given another one: what the models have for the subnet manager's.
 pub const SA_LID: u16 = 1;
 
+/// Where the responder answers too, with a queue pair and a Q_Key of its own: the port that questions are redirected to.
+pub const OTHER_LID: u16 = 0xbffe;
+/// Its queue pair.
+pub const OTHER_QPN: u32 = 0x45;
+/// The Q_Key of that.
+pub const OTHER_QKEY: u32 = 0x0012_3456;
+
 /// A management datagram.
 pub type Datagram = [u8; 256];
 
@@ -37,6 +44,8 @@ pub enum Fault {
     Busy,
     /// The answer is no, with this status.
     Status(u16),
+    /// Another port answers: the LID, the queue pair and the Q_Key are these.
+    Redirected(u16, u32, u32),
     /// A byte of the answer is another one.
     Mangled {
         /// Which byte of the MAD.
@@ -59,6 +68,8 @@ pub struct State {
     pub faults: VecDeque<Fault>,
     /// All questions that came, and all answers that were sent.
     pub questions: Vec<Datagram>,
+    /// How many of the questions came to the other port.
+    pub elsewhere: usize,
     /// See `questions`.
     pub answers: Vec<Datagram>,
     /// All frames, if they are to be kept.
@@ -83,8 +94,10 @@ impl Subnet {
     pub fn link(&self, ports: usize) -> Box<dyn Link> {
         let mut switch = Switch::new(ports + 1, Timing::default());
         // From itself to itself: the switch learns where it is, and sends it nowhere.
-        let own = mac(self.lock().administration.lid);
-        switch.send(ports, &[&own[..], &own, &[0; 2]].concat(), Duration::ZERO);
+        for lid in [self.lock().administration.lid, OTHER_LID] {
+            let own = mac(lid);
+            switch.send(ports, &[&own[..], &own, &[0; 2]].concat(), Duration::ZERO);
+        }
         Box::new(Fabric {
             switch,
             port: ports,
@@ -167,19 +180,25 @@ impl State {
             return;
         };
         let to = packet.repr.headers.path.destination_mac;
-        let own = mac(self.administration.lid);
         // At any service level.
-        let for_us = to[..3] == own[..3] && to[4..] == own[4..];
+        let is_to = |own: [u8; 6]| to[..3] == own[..3] && to[4..] == own[4..];
+        let here = is_to(mac(self.administration.lid));
+        let elsewhere = is_to(mac(OTHER_LID));
         let Ok(asked) = Datagram::try_from(packet.payload) else {
             return;
         };
-        let gsi = packet.repr.bth.destination_qpn == GSI_QPN
-            && packet.repr.extended.deth.qkey == GSI_QKEY;
+        let queue = (
+            packet.repr.bth.destination_qpn,
+            packet.repr.extended.deth.qkey,
+        );
+        let for_us =
+            here && queue == (GSI_QPN, GSI_QKEY) || elsewhere && queue == (OTHER_QPN, OTHER_QKEY);
         // Class 3.
-        if !for_us || !gsi || asked[1] != 3 {
+        if !for_us || asked[1] != 3 {
             return;
         }
         self.questions.push(asked);
+        self.elsewhere += usize::from(elsewhere);
         self.asker = frame.to_vec();
         if self.dead {
             return;
@@ -190,6 +209,7 @@ impl State {
         }
         let refused = match fault {
             Some(Fault::Busy) => Some(1),
+            Some(Fault::Redirected(..)) => Some(2),
             Some(Fault::Status(status)) => Some(status),
             _ => None,
         };
@@ -200,6 +220,7 @@ impl State {
         match fault {
             Some(Fault::AnswerLost) => times = 0,
             Some(Fault::Late(by)) => at = now + by,
+            Some(Fault::Redirected(lid, qpn, qkey)) => redirect(&mut answer, lid, qpn, qkey),
             Some(Fault::Mangled { at, byte }) => answer[at] = byte,
             Some(Fault::Twice) => times = 2,
             _ => {}
@@ -210,6 +231,20 @@ impl State {
             self.outbox.push((at, frame.clone()));
         }
     }
+}
+
+/// ClassPortInfo with where to ask instead (IBTA volume 1, chapter 13.4.8.1), at service level 2 in the default partition.
+fn redirect(answer: &mut Datagram, lid: u16, qpn: u32, qkey: u32) {
+    answer[3] = 0x81;
+    answer[16..18].copy_from_slice(&[0, 1]);
+    let info = &mut answer[56..];
+    info.fill(0);
+    info[..2].copy_from_slice(&[1, 2]);
+    info[25] = 2 << 4;
+    info[28..30].copy_from_slice(&lid.to_be_bytes());
+    info[30..32].copy_from_slice(&[0xff; 2]);
+    info[32..36].copy_from_slice(&qpn.to_be_bytes());
+    info[36..40].copy_from_slice(&qkey.to_be_bytes());
 }
 
 /// The answer, on the way that the question came.
@@ -233,7 +268,7 @@ fn back(packet: &Packet<'_>, answer: &Datagram) -> Vec<u8> {
         extended: Extended {
             deth: Deth {
                 qkey: GSI_QKEY,
-                source_qpn: GSI_QPN,
+                source_qpn: packet.repr.bth.destination_qpn,
             },
             ..Extended::default()
         },

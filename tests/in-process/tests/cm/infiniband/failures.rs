@@ -4,7 +4,7 @@ use bareverbs_cm::mad::sa::SaStatus;
 use bareverbs_cm::rdma::*;
 use bareverbs_cm::sa::SaError;
 use bareverbs_core::AsyncEvent;
-use bareverbs_in_process::subnet::Fault;
+use bareverbs_in_process::subnet::{Fault, OTHER_LID, OTHER_QKEY, OTHER_QPN};
 use connectx_model::link::fault::Rates;
 
 use super::support::*;
@@ -44,8 +44,8 @@ fn dead() {
         (2 * SECOND..2 * SECOND + 20 * MS).contains(&took),
         "{took:?}"
     );
-    // At 0, 0.1, 0.3, 0.7, 1.5 s.
-    assert_eq!(nodes.questions(), 5);
+    // At 0, 0.1, 0.3, 0.7, 1.5 s, each interval a quarter more or less.
+    assert!((5..=6).contains(&nodes.questions()));
     assert_eq!(nodes.cms[0].state(id).unwrap(), IdState::AddrResolved);
     // It works again, and the same id goes on.
     nodes.subnet.with(|state| state.dead = false);
@@ -79,7 +79,7 @@ fn lost_and_late() {
         assert_eq!(event.event, EventType::RouteResolved, "{fault:?}");
         let most = if fault == Fault::Twice { 1 } else { 3 };
         assert!(questions <= most, "{fault:?}: {questions}");
-        assert!(took <= 310 * MS, "{fault:?}: {took:?}");
+        assert!(took <= 385 * MS, "{fault:?}: {took:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn busy() {
     let (event, took, questions) = route_with(&[Fault::Busy, Fault::Busy]);
     assert_eq!((event.event, questions), (EventType::RouteResolved, 3));
     // At the pace of repetitions, not at once.
-    assert!((500 * MS..700 * MS).contains(&took), "{took:?}");
+    assert!((450 * MS..760 * MS).contains(&took), "{took:?}");
     let (event, took, _) = route_with(&[Fault::Busy; 30]);
     assert_eq!((event.event, event.status), (EventType::RouteError, EINVAL));
     assert!(
@@ -114,6 +114,65 @@ fn refused() {
         nodes.cms[0].resolve_route(id, SECOND),
         Err(RdmaError::Sa(SaError::Status(SaStatus::NO_RECORDS)))
     );
+}
+
+/// Questions that another port answers, at a queue pair of its own, also where answers are lost or it is busy; and a port that
+/// redirects further, or that cannot be.
+#[test]
+fn redirected() {
+    let there = Fault::Redirected(OTHER_LID, OTHER_QPN, OTHER_QKEY);
+    for faults in [
+        &[there][..],
+        &[there, Fault::Busy, Fault::AnswerLost],
+        &[Fault::Busy, Fault::AnswerLost, there, Fault::Twice],
+    ] {
+        let mut nodes = Nodes::new(2);
+        nodes
+            .subnet
+            .with(|state| state.faults.extend(faults.iter().copied()));
+        let ours = nodes.client(PortSpace::Tcp);
+        let asked = nodes.subnet.with(|state| state.elsewhere);
+        let after = faults.iter().skip_while(|fault| **fault != there).count();
+        let losses = faults.iter().filter(|fault| **fault == Fault::Twice);
+        assert_eq!(asked, after - losses.count(), "{faults:?}");
+        nodes.listener(1, PortSpace::Tcp);
+        nodes.connect(ours);
+    }
+    for (faults, error) in [
+        (&[there; 2][..], SaError::RedirectedAgain(OTHER_LID)),
+        (
+            &[Fault::Redirected(0xc000, OTHER_QPN, OTHER_QKEY)],
+            SaError::Senseless {
+                field: "redirect_lid",
+                value: 0xc000,
+            },
+        ),
+        // There is no such port, and one that is no such.
+        (&[Fault::Redirected(9, 1, OTHER_QKEY)], SaError::NoAnswer),
+        (
+            &[Fault::Redirected(lid(1), 1, OTHER_QKEY)],
+            SaError::NoAnswer,
+        ),
+        (
+            &[Fault::Redirected(lid(0), 1, OTHER_QKEY)],
+            SaError::NoAnswer,
+        ),
+    ] {
+        let mut nodes = Nodes::new(2);
+        nodes
+            .subnet
+            .with(|state| state.faults.extend(faults.iter().copied()));
+        let id = nodes.cms[0].create_id(None, 0, PortSpace::Tcp).unwrap();
+        nodes.cms[0]
+            .resolve_addr(id, None, address(1, PORT), SECOND)
+            .unwrap();
+        let begin = nodes.world.now();
+        let found = nodes.cms[0].resolve_route(id, SECOND);
+        assert_eq!(found, Err(RdmaError::Sa(error)));
+        assert!(nodes.world.now() - begin < SECOND + 20 * MS);
+        // The next one is asked where subnet administration is.
+        nodes.cms[0].resolve_route(id, SECOND).unwrap();
+    }
 }
 
 /// Bytes that cannot be: in what the answer says, or in whether it is one.
@@ -164,7 +223,7 @@ fn malformed() {
         let (event, took, questions) = route_with(&[Fault::Mangled { at, byte }]);
         assert_eq!(event.event, EventType::RouteResolved, "{at}");
         assert_eq!(questions, 2, "{at}");
-        assert!(took >= 100 * MS, "{at}: {took:?}");
+        assert!(took >= 75 * MS, "{at}: {took:?}");
     }
 }
 
