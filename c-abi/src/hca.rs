@@ -50,9 +50,8 @@ const GROUPS: usize = 256;
 /// On InfiniBand: what may be asked of subnet administration at once, and the paths that are kept.
 const QUESTIONS: usize = 64;
 const PATHS: usize = 256;
-/// Neighbours on InfiniBand, and the partition that all ports are in.
+/// Neighbours on InfiniBand.
 const PEERS: usize = 1024;
-const DEFAULT_PKEY: u16 = 0xffff;
 /// QPs and CQs of the connection manager itself.
 pub(crate) const OWN_QUEUES: usize = 8;
 /// Chunks of memory for the firmware's pages to begin with.
@@ -343,7 +342,7 @@ fn neighbour_discovery(
     Ok(neighbours.into())
 }
 
-/// The resolver of an InfiniBand port that gets these addresses, in the default partition.
+/// The resolver of an InfiniBand port that gets these addresses, in the partition of the settings.
 fn ip_over_infiniband(
     device: &'static Device<'static, P>,
     pd: &'static Pd<'static, P>,
@@ -353,7 +352,7 @@ fn ip_over_infiniband(
     let mut resolver = IpOverInfiniband::new(
         device,
         pd,
-        DEFAULT_PKEY,
+        settings::pkey()?,
         ip::Config::new(random()),
         host.storage(),
         slots(PEERS, || PeerSlot::EMPTY),

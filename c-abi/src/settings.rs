@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use bareverbs_node::{Address, DeviceName};
+use bareverbs_node::{Address, DEFAULT_PKEY, DeviceName};
 
 use crate::failure::{Errno, Result};
 
@@ -30,6 +30,8 @@ pub const RANKS: [&str; 4] = [
 pub const ADDRESS: &str = "BAREVERBS_ADDRESS";
 /// The models' ports: `ethernet`, which they are if it is not set, or `infiniband`.
 pub const PORT: &str = bareverbs_node::PORT_VARIABLE;
+/// The partition that the addresses of InfiniBand ports are in, as in `0x8001`; the default one if it is not set.
+pub const PKEY: &str = "BAREVERBS_PKEY";
 /// The router to hosts elsewhere.
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
@@ -122,6 +124,23 @@ pub(crate) fn rsocket_probe() -> Option<Duration> {
     (!probe.is_zero()).then_some(*probe)
 }
 
+/// The partition that the addresses of InfiniBand ports are in.
+pub(crate) fn pkey() -> Result<u16> {
+    Ok(parsed(PKEY, partition)?.unwrap_or(DEFAULT_PKEY))
+}
+
+/// A partition as its full members have it; there is none of number 0.
+fn partition(text: &str) -> std::result::Result<u16, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    match number {
+        Ok(number) if number & 0x7fff != 0 => Ok(number | 0x8000),
+        _ => Err("expected a P_Key, as in 0x8001".into()),
+    }
+}
+
 /// Whether the ports' addresses are given.
 pub(crate) fn has_addresses() -> bool {
     value(ADDRESS).is_some()
@@ -192,6 +211,18 @@ mod tests {
         assert!(address_list(text, 2).is_err());
         let of_unit = address_list(&with_unit("10.1.0.{unit}/16", 7), 0).unwrap();
         assert_eq!(of_unit[0].ip, IpAddr::from([10, 1, 0, 7]));
+    }
+
+    #[test]
+    fn partitions_have_numbers() {
+        let read = |text| partition(text).ok();
+        assert_eq!(read("0x8001"), Some(0x8001));
+        assert_eq!(read("0x1"), Some(0x8001));
+        assert_eq!(read("0xffff"), Some(DEFAULT_PKEY));
+        assert_eq!(read("32767"), Some(DEFAULT_PKEY));
+        for text in ["", "0x", "0", "0x8000", "0x18001", "-1", "blue"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
     }
 
     #[cfg(feature = "model")]

@@ -10,7 +10,8 @@ use bareverbs_core::Gid;
 /// What a node is reached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeAddress {
-    /// An IP address, which the node claims. On InfiniBand it is one of IP over InfiniBand, in the default partition.
+    /// An IP address, which the node claims. On InfiniBand it is one of IP over InfiniBand, in the partition of
+    /// [`Options::pkey`](crate::Options::pkey).
     Ip(Address),
     /// On InfiniBand, the GID that the port has; zero for whichever that is.
     Gid(Gid),

@@ -95,7 +95,7 @@ pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
 pub use error::{ConnectStep, Error, EthernetSetting, SetupStep, Unreached};
 pub use event_channel::EventChannel;
 pub use link::wait_for_link;
-pub use node::{About, AsyncCm, Cm, Node, Options, PORT_VARIABLE};
+pub use node::{About, AsyncCm, Cm, DEFAULT_PKEY, Node, Options, PORT_VARIABLE};
 pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;

@@ -29,7 +29,7 @@ const LINK: Duration = Duration::from_secs(10);
 const CHUNKS: usize = 256;
 
 /// The partition that all InfiniBand ports are in.
-const DEFAULT_PKEY: u16 = 0xffff;
+pub const DEFAULT_PKEY: u16 = 0xffff;
 
 /// The connection manager of a node: it finds the other hosts by itself (ARP, neighbour discovery, on InfiniBand also subnet
 /// administration).
@@ -57,6 +57,9 @@ pub struct Options {
     pub mac: Option<Mac>,
     /// The version of RoCE that the address is used in, instead of 2. On Ethernet only.
     pub roce_version: Option<RoceVersion>,
+    /// The partition that an IP address is in, which a subnet manager has to let the port into. On InfiniBand only;
+    /// [`DEFAULT_PKEY`] by default.
+    pub pkey: u16,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than this manager waits. Off by default.
     pub patient: bool,
@@ -75,6 +78,7 @@ impl Default for Options {
             max_path_mtu: None,
             mac: None,
             roce_version: None,
+            pkey: DEFAULT_PKEY,
             patient: false,
             seed: None,
             infiniband: false,
@@ -419,7 +423,7 @@ impl<P: Platform + Clone> Node<P> {
         let mut interface = IpOverInfiniband::new(
             device,
             pd,
-            DEFAULT_PKEY,
+            self.options.pkey,
             ip::Config::new(seed),
             host.storage(),
             peers,

@@ -103,6 +103,10 @@ impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
         pass_on!(self, resolver => resolver.has_ip())
     }
 
+    fn partition(&self) -> u16 {
+        pass_on!(self, resolver => resolver.partition())
+    }
+
     fn is_settled(&self) -> bool {
         pass_on!(self, resolver => resolver.is_settled())
     }

@@ -9,7 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::Mutex;
 
-use bareverbs_node::cm::rdma::{CmId, IdOption, IdType, PortSpace, SockAddr, SockaddrIb};
+use bareverbs_node::cm::rdma::{
+    CmId, IdOption, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
+};
 use bareverbs_node::verbs::Gid;
 
 use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
@@ -256,12 +258,13 @@ impl IdObject {
                 let inner = lock(&(*id).inner);
                 (inner.hca, inner.cm)
             };
-            let (local, peer, bound) = {
-                let manager = hca.manager()?;
+            let (local, peer, bound, partition) = {
+                let mut manager = hca.manager()?;
                 (
                     local_addr(&manager, cm)?,
                     peer_addr(&manager, cm)?,
                     manager.is_bound(cm)?,
+                    manager.resolver_mut().partition(),
                 )
             };
             let addr = &raw mut (*id).c.route.addr;
@@ -281,7 +284,7 @@ impl IdObject {
                 }
                 (*addr).addr.pkey = match local {
                     Some(SockAddr::Ib(local)) => local.pkey.to_be(),
-                    _ => DEFAULT_PKEY.to_be(),
+                    _ => partition.to_be(),
                 };
                 if let Some(local) = local {
                     (*addr).addr.sgid.raw = sockaddr::gid(&local).0;

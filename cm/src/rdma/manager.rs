@@ -314,7 +314,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Passes an asynchronous event of the device to the manager. `CommunicationEstablished` stands in for an RTU that
     /// was lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its
-    /// subnet manager (`PortActive`, `LidChange`, `GidChange`, `ClientReregister`) makes the manager query everything
+    /// subnet manager (`PortActive`, `LidChange`, `GidChange`, `PkeyChange`, `ClientReregister`) makes the manager query everything
     /// again and join its groups again. The others change nothing here.
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
@@ -329,6 +329,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             AsyncEvent::PortActive { .. }
             | AsyncEvent::LidChange { .. }
             | AsyncEvent::GidChange { .. }
+            | AsyncEvent::PkeyChange { .. }
             | AsyncEvent::ClientReregister { .. } => {
                 self.router.port_changed(self.hca.device.platform().now())
             }

@@ -10,8 +10,8 @@ use bareverbs_command_line::{List, concat, listed, parse, within};
 use bareverbs_in_process::Builder;
 use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
 use bareverbs_node::{
-    About, Address, Cm, DEVICE_VARIABLE, DeviceName, DevicePlatform, Host, Node, NodeAddress,
-    Options,
+    About, Address, Cm, DEFAULT_PKEY, DEVICE_VARIABLE, DeviceName, DevicePlatform, Host, Node,
+    NodeAddress, Options,
 };
 use bpaf::{Bpaf, OptionParser, Parser, construct, long, parsers::NamedArg};
 
@@ -62,6 +62,9 @@ struct Nodes {
     /// The version of RoCE, 1 or 2; on Ethernet. 2 if not given.
     #[bpaf(long, argument::<u8>("VERSION"), parse(parse_roce_version), optional)]
     roce_version: Option<RoceVersion>,
+    /// The partition of an IP address on InfiniBand, as in 0x8001.
+    #[bpaf(long, argument::<String>("P_KEY"), parse(parse_pkey), fallback(DEFAULT_PKEY))]
+    pkey: u16,
 }
 
 /// What most programs take.
@@ -130,6 +133,17 @@ fn parse_mtu(text: String) -> std::result::Result<Mtu, String> {
         .filter_map(Mtu::from_number)
         .find(|mtu| mtu.bytes().to_string() == text)
         .ok_or_else(|| "256, 512, 1024, 2048 or 4096".into())
+}
+
+fn parse_pkey(text: String) -> std::result::Result<u16, &'static str> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|number| number & 0x7fff != 0)
+        .ok_or("not a P_Key, as 0x8001 is")
 }
 
 fn parse_roce_version(number: u8) -> std::result::Result<RoceVersion, &'static str> {
@@ -285,6 +299,7 @@ impl Cards {
         options.max_path_mtu = self.mtu.or(mtu);
         options.patient = self.nodes.patient;
         options.roce_version = self.nodes.roce_version;
+        options.pkey = self.nodes.pkey;
         options
     }
 

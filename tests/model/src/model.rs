@@ -280,6 +280,13 @@ impl Model {
         self.device.vport.subnet.sm_lid = lid;
     }
 
+    /// The port is in this partition from now on, or, with 0, in none by this entry of its table. The driver is not notified.
+    /// False if the table is shorter.
+    pub fn set_pkey(&mut self, index: u16, pkey: u16) -> bool {
+        let entry = self.device.vport.tables.pkeys.get_mut(usize::from(index));
+        entry.map(|entry| *entry = pkey).is_some()
+    }
+
     /// Plugs the cable in or out.
     pub fn set_link(&mut self, host: &mut dyn Host, up: bool) {
         self.with_io(host, |device, io| {

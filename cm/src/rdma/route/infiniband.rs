@@ -65,7 +65,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             SockAddr::Ib(address) if self.is_infiniband() => {
                 Ok((address.in_port_space(port_space)?, address.partition()))
             }
-            SockAddr::Ip(address) if self.resolver.has_ip() => Ok((address, DEFAULT_PKEY)),
+            SockAddr::Ip(address) if self.resolver.has_ip() => {
+                Ok((address, self.resolver.partition()))
+            }
             SockAddr::Ip(_) => Err(RdmaError::Unsupported(
                 "IP over InfiniBand with a resolver that is not for it",
             )),

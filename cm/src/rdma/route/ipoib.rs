@@ -30,6 +30,7 @@ const JOIN: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const MULTICAST_QPN: u32 = 0xff_ffff;
 const PKEY_BASE: u16 = 0x7fff;
+const FULL_MEMBER: u16 = 0x8000;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -58,8 +59,9 @@ struct Group {
 /// Finds neighbours by ARP and neighbour discovery over a datagram QP, and answers for the addresses that the port is given;
 /// paths to them come from subnet administration, as for GIDs.
 ///
-/// It works when the port is in the partition's group of all interfaces (`ipoib` in OpenSM's list of partitions), which
-/// says what Q_Key and MTU there are. A [`RdmaCm`](crate::rdma::RdmaCm) drives it, whose QP1 it asks through.
+/// It is in one partition, as Linux's interfaces and their children are, and has a place in its links as soon as the port's
+/// table has the partition. It works when the port is in the partition's group of all interfaces (`ipoib` in OpenSM's list of
+/// partitions), which says what Q_Key and MTU there are. A [`RdmaCm`](crate::rdma::RdmaCm) drives it, whose QP1 it asks through.
 pub struct IpOverInfiniband<'s, 'd, P: Platform> {
     host: Host<'s>,
     link: Link<'s>,
@@ -80,10 +82,11 @@ pub struct IpOverInfiniband<'s, 'd, P: Platform> {
 }
 
 impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
-    /// An interface in a partition, without addresses.
+    /// An interface in a partition, 0xffff for the default one, without addresses. The port need not be in it yet; whether it is
+    /// a full or a limited member there is the table's matter, not `pkey`'s.
     ///
     /// # Errors
-    /// If the port is no InfiniBand port, or the device fails.
+    /// If the port is no InfiniBand port, if there is no such partition (0, 0x8000), or if the device fails.
     #[inline(never)]
     pub fn new(
         device: &'d Device<'d, P>,
@@ -94,6 +97,10 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         peers: &'s mut [PeerSlot],
         subnet: SubnetAdministration<'s>,
     ) -> Result<Self, RdmaError> {
+        if pkey & PKEY_BASE == 0 {
+            return Err(RdmaError::NoSuchPartition(pkey));
+        }
+        let pkey = pkey | FULL_MEMBER;
         let interface = Interface::new(device, pd)?;
         let own = HardwareAddress {
             qpn: interface.qpn(),
@@ -129,6 +136,11 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
     /// The IP host.
     pub const fn host(&mut self) -> &mut Host<'s> {
         &mut self.host
+    }
+
+    /// The partition, as its full members have it.
+    pub const fn partition(&self) -> u16 {
+        self.pkey
     }
 
     /// Whether packets go and come: the port is in the group of all interfaces.
@@ -171,7 +183,8 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         self.stack.as_ref().map_or(0, |stack| stack.unsent)
     }
 
-    /// Whether there is a port to work with. A port that no manager has configured has no LID, and cannot send.
+    /// Whether there is a port to work with. A port that no manager has configured has no LID, and cannot send; one that is
+    /// not in the partition may be let in later.
     fn port_is_active(&mut self, now: Duration) -> Result<bool, RdmaError> {
         let Some(from) = self.look else {
             return Ok(true);
@@ -180,7 +193,9 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             return Ok(false);
         }
         let port = self.device.query_port()?;
-        let active = port.state == PortState::Active && port.sm_lid != 0;
+        let active = port.state == PortState::Active
+            && port.sm_lid != 0
+            && self.pkey_index(self.pkey)?.is_some();
         if active {
             let gid = self.device.query_infiniband_gid(0)?.0;
             if gid != self.link.own().gid {
@@ -284,8 +299,14 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             Standing::Joining => match self.subnet.membership(now, membership) {
                 Ok(None) => return Ok(()),
                 Ok(Some(record)) => {
-                    self.enter(now, at, &record)?;
-                    Standing::In(record)
+                    if self.enter(now, at, &record)? {
+                        Standing::In(record)
+                    } else {
+                        // The port was put out of the partition meanwhile.
+                        self.subnet.leave(now, membership);
+                        self.look = Some(now);
+                        later
+                    }
                 }
                 Err(error) => {
                     log::info!("no group for IP over InfiniBand: {error}");
@@ -298,12 +319,13 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         Ok(())
     }
 
+    /// False if the port is not in the partition any more.
     fn enter(
         &mut self,
         now: Duration,
         at: usize,
         record: &McMemberRecord,
-    ) -> Result<(), RdmaError> {
+    ) -> Result<bool, RdmaError> {
         if self.groups[at].ip.is_none() {
             // The others have the Q_Key of that of all interfaces.
             let mut other = 1;
@@ -318,24 +340,27 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             let port = self.device.query_port()?.active_mtu.bytes();
             let mtu = (128 << record.mtu.clamp(1, 5)).min(port);
             self.mtu = (mtu as usize).min(PACKET) - ipoib::HEADER_LEN;
-            let pkey_index = self.pkey_index(record.pkey)?;
-            self.interface.start(record.qkey, pkey_index)?;
+            match self.pkey_index(record.pkey)? {
+                Some(pkey_index) => self.interface.start(record.qkey, pkey_index)?,
+                None => return Ok(false),
+            }
         }
         if !self.groups[at].attached {
             self.interface.attach(record.mgid)?;
             self.groups[at].attached = true;
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn pkey_index(&self, pkey: u16) -> Result<u16, RdmaError> {
+    /// Index of a partition in the port's table, if the port is in it.
+    fn pkey_index(&self, pkey: u16) -> Result<Option<u16>, RdmaError> {
         for index in 0..self.device.query_port()?.pkey_table_len as u16 {
             let entry = self.device.query_pkey(index)?;
             if entry & PKEY_BASE != 0 && (entry ^ pkey) & PKEY_BASE == 0 {
-                return Ok(index);
+                return Ok(Some(index));
             }
         }
-        Err(RdmaError::NoSuchPartition(pkey))
+        Ok(None)
     }
 
     fn target(&self, to: &To) -> Option<Target> {
@@ -494,6 +519,10 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
 
     fn has_ip(&self) -> bool {
         true
+    }
+
+    fn partition(&self) -> u16 {
+        self.pkey
     }
 
     fn is_settled(&self) -> bool {

@@ -8,6 +8,7 @@ use bareverbs_core::RoceVersion;
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaRedirection};
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::sockaddr::DEFAULT_PKEY;
 
 pub use crate::ip::{Neighbour, Resolution};
 
@@ -110,6 +111,11 @@ pub trait Resolver {
     /// Whether InfiniBand ports have IP addresses with it.
     fn has_ip(&self) -> bool {
         false
+    }
+
+    /// The partition that the IP addresses of an InfiniBand port are in.
+    fn partition(&self) -> u16 {
+        DEFAULT_PKEY
     }
 
     /// Whether each address that an InfiniBand port was given is known to be its own, or another host's.
@@ -289,6 +295,10 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn has_ip(&self) -> bool {
         (**self).has_ip()
+    }
+
+    fn partition(&self) -> u16 {
+        (**self).partition()
     }
 
     fn is_settled(&self) -> bool {

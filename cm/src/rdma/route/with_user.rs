@@ -74,6 +74,10 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
         self.resolver.has_ip()
     }
 
+    fn partition(&self) -> u16 {
+        self.resolver.partition()
+    }
+
     fn is_settled(&self) -> bool {
         self.resolver.is_settled()
     }

@@ -82,14 +82,22 @@ impl Group {
     /// 2048 bytes, 10 Gb/s, Q_Key 0xb1b.
     #[must_use]
     pub fn all_interfaces() -> Self {
-        let mgid = 0xff12_401b_ffff_0000_0000_0000_ffff_ffff_u128.to_be_bytes();
+        Self::all_interfaces_in(DEFAULT_PKEY)
+    }
+
+    /// The same in another partition.
+    #[must_use]
+    pub fn all_interfaces_in(pkey: u16) -> Self {
+        let partition = u128::from(pkey | 0x8000) << 80;
+        let mgid = 0xff12_401b_0000_0000_0000_0000_ffff_ffff_u128 | partition;
+        let mgid = mgid.to_be_bytes();
         let mlid = 0xc000_u16;
         let mut record = [0; 52];
         record[..16].copy_from_slice(&mgid);
         record[32..36].copy_from_slice(&0xb1b_u32.to_be_bytes());
         record[36..38].copy_from_slice(&mlid.to_be_bytes());
         record[38] = 2 << 6 | 4;
-        record[40..42].copy_from_slice(&DEFAULT_PKEY.to_be_bytes());
+        record[40..42].copy_from_slice(&pkey.to_be_bytes());
         record[42] = 2 << 6 | 3;
         record[43] = 2 << 6 | 18;
         record[48] = 2 << 4;

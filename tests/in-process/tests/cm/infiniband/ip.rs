@@ -22,9 +22,9 @@ const QKEY: u32 = 0xb1b;
 
 pub(super) struct Hosts {
     pub(super) world: World,
-    subnet: Subnet,
+    pub(super) subnet: Subnet,
     pub(super) cms: Vec<Cm>,
-    channels: Vec<ChannelId>,
+    pub(super) channels: Vec<ChannelId>,
 }
 
 pub(super) fn addresses(node: usize) -> [IpAddr; 2] {
@@ -35,7 +35,7 @@ pub(super) fn addresses(node: usize) -> [IpAddr; 2] {
     ]
 }
 
-fn manager(world: &World, node: usize) -> Cm {
+fn manager(world: &World, node: usize, pkey: u16) -> Cm {
     type Memory = ip::Resources<Addresses<4>, Neighbours<8>, Routes<1>, Groups<16>>;
     let device = device(world, node);
     let pd = keep(device.default_pd().unwrap());
@@ -45,7 +45,7 @@ fn manager(world: &World, node: usize) -> Cm {
     let mut resolver = IpOverInfiniband::new(
         device,
         pd,
-        PKEY,
+        pkey,
         ip::Config::new(node as u64),
         keep(Memory::new()).storage(),
         keep([PeerSlot::EMPTY; 8]),
@@ -68,12 +68,20 @@ fn manager(world: &World, node: usize) -> Cm {
 impl Hosts {
     /// With what is changed in the group of all interfaces.
     pub(super) fn with_group(change: impl FnOnce(&mut Group)) -> Self {
-        let (builder, subnet) = subnet(2, 1);
         let mut all = Group::all_interfaces();
         change(&mut all);
-        subnet.with(|state| state.administration.groups.push(all));
+        Self::in_partitions(&[PKEY, PKEY], &[all])
+    }
+
+    /// Interfaces in these partitions, and the groups that there are.
+    pub(super) fn in_partitions(pkeys: &[u16], groups: &[Group]) -> Self {
+        let (builder, subnet) = subnet(pkeys.len(), 1);
+        subnet.with(|state| state.administration.groups.extend_from_slice(groups));
         let world = builder.stepped();
-        let mut cms: Vec<Cm> = (0..2).map(|node| manager(&world, node)).collect();
+        let managers = pkeys.iter().enumerate();
+        let mut cms: Vec<Cm> = managers
+            .map(|(node, pkey)| manager(&world, node, *pkey))
+            .collect();
         let channels = cms
             .iter_mut()
             .map(|cm| cm.create_event_channel().unwrap())
@@ -116,7 +124,7 @@ impl Hosts {
     }
 
     #[track_caller]
-    fn expect(&mut self, node: usize, kind: EventType) -> CmEvent {
+    pub(super) fn expect(&mut self, node: usize, kind: EventType) -> CmEvent {
         for _ in 0..100_000 {
             let event = self.cms[node].try_get_cm_event(self.channels[node]);
             if let Some(event) = event.unwrap() {

@@ -8,5 +8,6 @@ mod groups;
 mod ip;
 mod ip_stack;
 mod notices;
+mod partitions;
 mod paths;
 mod types;
