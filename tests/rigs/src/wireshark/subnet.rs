@@ -6,7 +6,9 @@ use super::readings::{frames, report, write};
 use super::tshark;
 use crate::outcome::Outcome;
 use bareverbs_cm::mad::MAD_LEN;
-use bareverbs_cm::mad::sa::{JoinState, McMemberRecord, PathRecord, SaHeader, SaMethod};
+use bareverbs_cm::mad::sa::{
+    JoinState, McMemberRecord, PathRecord, SA_DATA, SaHeader, SaMethod, SaRedirection, SaStatus,
+};
 use connectx_model::pcap::Writer;
 use connectx_model::roce::env::{Encapsulation, Path as NetworkPath};
 use connectx_model::roce::headers::Headers;
@@ -29,7 +31,7 @@ fn gid(address: &str) -> Result<[u8; 16], String> {
 
 /// Writes, has it dissected, and compares.
 pub(super) fn run(outcome: &mut Outcome, work: &Path, home: &Path) -> Result<(), String> {
-    let meant = [path()?, member()?];
+    let meant = [path()?, member()?, redirection()?];
     let mut capture = Writer::new(Vec::new()).map_err(|e| e.to_string())?;
     for (mad, _) in &meant {
         let frame = frame(mad)?;
@@ -181,6 +183,51 @@ fn member() -> Result<([u8; MAD_LEN], Vec<Field>), String> {
         number("infiniband.mcmemberrecord.proxyjoin", 1u8),
     ]);
     Ok((mad, fields))
+}
+
+/// ClassPortInfo is the same in all classes; tshark knows it in performance management, whose data begin later.
+fn redirection() -> Result<([u8; MAD_LEN], Vec<Field>), String> {
+    const PERFORMANCE: u8 = 4;
+    const PERFORMANCE_DATA: usize = 64;
+    const LEN: usize = 72;
+    let to = SaRedirection {
+        gid: gid(THEIRS)?,
+        traffic_class: 0x3c,
+        sl: 4,
+        flow_label: 0xabcde,
+        lid: 0x1234,
+        pkey: 0x8001,
+        qpn: 0x0012_3456,
+        qkey: 0x0123_4567,
+    };
+    let header = SaHeader {
+        method: SaMethod::GetResp,
+        status: SaStatus::REDIRECT,
+        ..header(SaMethod::Get, 0)
+    };
+    let mut mad = [0; MAD_LEN];
+    to.emit(&header, &mut mad).map_err(|e| e.to_string())?;
+    let mut other = [0; MAD_LEN];
+    other[..24].copy_from_slice(&mad[..24]);
+    other[1] = PERFORMANCE;
+    other[2] = 1;
+    other[PERFORMANCE_DATA..PERFORMANCE_DATA + LEN].copy_from_slice(&mad[SA_DATA..SA_DATA + LEN]);
+    let fields = vec![
+        number("infiniband.mad.method", 0x81u8),
+        number("infiniband.mad.status", 2u16),
+        number("infiniband.mad.attributeid", 1u16),
+        number("infiniband.classportinfo.baseversion", 1u8),
+        number("infiniband.classportinfo.classversion", 2u8),
+        text("infiniband.classportinfo.redirectgid", THEIRS),
+        number("infiniband.classportinfo.redirecttc", 0x3cu8),
+        number("infiniband.classportinfo.redirectsl", 4u8),
+        number("infiniband.classportinfo.redirectfl", 0xabcdeu32),
+        number("infiniband.classportinfo.redirectlid", 0x1234u16),
+        number("infiniband.classportinfo.redirectpkey", 0x8001u16),
+        number("infiniband.classportinfo.redirectqp", 0x0012_3456u32),
+        number("infiniband.classportinfo.redirectqkey", 0x0123_4567u32),
+    ];
+    Ok((other, fields))
 }
 
 /// A datagram between two QP1s.
