@@ -14,7 +14,7 @@ use crate::support::{Memory, assert_nothing_held, quick};
 
 const MS: Duration = Duration::from_millis(1);
 /// Subnets with faults.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 2000;
 /// The cable's end that is the manager's.
 const END: usize = 1;
 /// Where the datagram is in a frame.
@@ -267,5 +267,6 @@ fn datagrams_of_managers_are_lost_doubled_and_overtaken() {
         device.close().expect("orderly");
         assert_nothing_held(&world, "after close");
     }
+    println!("{SEEDS} subnets: {came_up} came up, {given_up} were given up");
     assert!(came_up > SEEDS / 2 && given_up > 0, "{came_up} {given_up}");
 }
