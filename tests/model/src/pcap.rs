@@ -1,5 +1,7 @@
 //! Capture files in the classic pcap format, for Wireshark and tshark: writer, link wrapper and reader.
 
+pub mod infiniband;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,6 +11,12 @@ use crate::link::Link;
 const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
+const LINKTYPE_ERF: u32 = 197;
+/// Endace's extensible record format: a header in front of each packet, of this length, with this type for InfiniBand, and the
+/// flag that says that records have their own lengths.
+const ERF_LEN: usize = 16;
+const ERF_INFINIBAND: u8 = 21;
+const ERF_VARYING: u8 = 4;
 const SNAP_LEN: u32 = 0x4_0000;
 
 /// Writes frames with time stamps in nanoseconds, each in one piece: what is cut off is cut between frames.
@@ -16,33 +24,54 @@ const SNAP_LEN: u32 = 0x4_0000;
 pub struct Writer<W> {
     out: W,
     record: Vec<u8>,
+    link_type: u32,
 }
 
 impl<W: Write> Writer<W> {
     /// Writes the file header.
-    pub fn new(mut out: W) -> io::Result<Writer<W>> {
+    pub fn new(out: W) -> io::Result<Writer<W>> {
+        Self::with_link_type(out, LINKTYPE_ETHERNET)
+    }
+
+    /// The same for packets that begin with InfiniBand's local route header ([`infiniband::packet`]). They are in ERF records:
+    /// Wireshark does not know the link type that is InfiniBand's own.
+    pub fn infiniband(out: W) -> io::Result<Writer<W>> {
+        Self::with_link_type(out, LINKTYPE_ERF)
+    }
+
+    fn with_link_type(mut out: W, link_type: u32) -> io::Result<Writer<W>> {
         let mut header = [0; 24];
         header[0..4].copy_from_slice(&MAGIC_NANOS.to_le_bytes());
         header[4..6].copy_from_slice(&2u16.to_le_bytes());
         header[6..8].copy_from_slice(&4u16.to_le_bytes());
         header[16..20].copy_from_slice(&SNAP_LEN.to_le_bytes());
-        header[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+        header[20..24].copy_from_slice(&link_type.to_le_bytes());
         out.write_all(&header)?;
         let record = Vec::new();
-        Ok(Writer { out, record })
+        Ok(Writer {
+            out,
+            record,
+            link_type,
+        })
     }
 
     /// Writes one frame.
     pub fn write(&mut self, frame: &[u8], now: Duration) -> io::Result<()> {
-        let kept = &frame[..frame.len().min(SNAP_LEN as usize)];
+        let erf = match self.link_type {
+            LINKTYPE_ERF => Some(erf(frame.len(), now)?),
+            _ => None,
+        };
+        let before = erf.as_ref().map_or(0, |erf| erf.len());
+        let kept = &frame[..frame.len().min(SNAP_LEN as usize - before)];
         let mut header = [0; 16];
         // The format ends in 2106.
         header[0..4].copy_from_slice(&(now.as_secs() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&now.subsec_nanos().to_le_bytes());
-        header[8..12].copy_from_slice(&(kept.len() as u32).to_le_bytes());
-        header[12..16].copy_from_slice(&(frame.len() as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&((before + kept.len()) as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&((before + frame.len()) as u32).to_le_bytes());
         self.record.clear();
         self.record.extend_from_slice(&header);
+        self.record.extend(erf.into_iter().flatten());
         self.record.extend_from_slice(kept);
         self.out.write_all(&self.record)
     }
@@ -52,6 +81,23 @@ impl<W: Write> Writer<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+/// The header of a packet's ERF record. Its length has to fit in 16 bits.
+fn erf(length: usize, now: Duration) -> io::Result<[u8; ERF_LEN]> {
+    let wire = u16::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let record = wire
+        .checked_add(ERF_LEN as u16)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let mut header = [0; ERF_LEN];
+    // Seconds, and a fraction of them in units of 2 to the power of -32.
+    let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
+    header[..4].copy_from_slice(&(fraction as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&(now.as_secs() as u32).to_le_bytes());
+    header[8..10].copy_from_slice(&[ERF_INFINIBAND, ERF_VARYING]);
+    header[10..12].copy_from_slice(&record.to_be_bytes());
+    header[14..16].copy_from_slice(&wire.to_be_bytes());
+    Ok(header)
 }
 
 /// A link whose frames are captured as they are sent. Outside of a fault injector it shows what was sent, inside what

@@ -1,4 +1,5 @@
-"""ICRCs of a capture file, with zlib's CRC-32 and nothing of this project: one line per frame, "ok", "bad" or "other"."""
+"""ICRCs of a capture file, with zlib's CRC-32 and nothing of this project: one line per frame, "ok", "bad" or "other".
+Packets of InfiniBand's link layer also have a VCRC."""
 
 import struct
 import sys
@@ -35,11 +36,38 @@ def icrc(frame):
     return crc == frame[end - 4 : end]
 
 
+def vcrc(data):
+    """By long division: the first bit is the lowest one of the first byte."""
+    value = int("".join(f"{byte:08b}"[::-1] for byte in data), 2) << 16
+    length = 8 * len(data) + 16
+    value ^= 0xFFFF << (length - 16)
+    while value.bit_length() > 16:
+        value ^= 0x1100B << (value.bit_length() - 17)
+    return int(f"{value ^ 0xFFFF:016b}"[::-1], 2).to_bytes(2, "little")
+
+
+def crcs(packet):
+    covered = bytearray(packet[:-6])
+    covered[0] |= 0xF0
+    bth = 8
+    if packet[1] & 3 == 3:
+        bth = 48
+        covered[8] |= 0x0F
+        for offset in [9, 10, 11, 15]:
+            covered[offset] = 0xFF
+    covered[bth + 4] = 0xFF
+    right = zlib.crc32(bytes(covered)).to_bytes(4, "little")
+    return packet[-6:-2] == right and packet[-2:] == vcrc(packet[:-2])
+
+
 with open(sys.argv[1], "rb") as file:
     data = file.read()
+# ERF records have a header of their own.
+erf = struct.unpack_from("<I", data, 20)[0] == 197
 at = 24
 while at < len(data):
     kept = struct.unpack_from("<I", data, at + 8)[0]
-    right = icrc(data[at + 16 : at + 16 + kept])
+    record = data[at + 16 : at + 16 + kept]
+    right = crcs(record[16:]) if erf else icrc(record)
     print("other" if right is None else "ok" if right else "bad")
     at += 16 + kept

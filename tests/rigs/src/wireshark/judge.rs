@@ -3,7 +3,7 @@
 use super::readings::{EXPLAINED, difference, frames, remarks, script, write};
 use super::sample::sample;
 use super::tshark::Frame;
-use super::{decoder, tshark};
+use super::{decoder, link_layer, tshark};
 use std::path::Path;
 
 /// The only remark of tshark that counts for frames of other implementations: checksums have to be right, while
@@ -61,7 +61,7 @@ pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, St
     let Findings {
         roce,
         bad,
-        explained,
+        mut explained,
         remarked,
         different,
         wrong,
@@ -80,6 +80,7 @@ pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, St
             missing.push((*filter).to_owned());
         }
     }
+    let packets = link_layer::judge(&raw, work, &home, &mut explained)?;
     let name = recording.file.file_name().unwrap_or_default();
     let mut about = format!(
         "{}: {of} frames, {kept} shown to tshark, {roce} of them RoCE",
@@ -93,16 +94,22 @@ pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, St
     if recording.damaged {
         about.push_str(&format!("; damaged: {bad}"));
     }
+    let mut checks = vec![
+        ("all are seen", count),
+        ("tshark has no remarks", remarked),
+        ("tshark reads what our decoders read", different),
+        (ICRCS, wrong),
+        ("what has to be among them", missing),
+    ];
+    if let Some(packets) = packets {
+        about.push_str("; ");
+        about.push_str(&packets.about);
+        checks.extend(packets.checks);
+    }
     Ok(Verdict {
         about,
         shown: kept,
-        checks: vec![
-            ("all are seen", count),
-            ("tshark has no remarks", remarked),
-            ("tshark reads what our decoders read", different),
-            (ICRCS, wrong),
-            ("what has to be among them", missing),
-        ],
+        checks,
     })
 }
 

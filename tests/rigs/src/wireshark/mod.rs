@@ -12,6 +12,7 @@ mod connections;
 mod decoder;
 mod expect;
 mod judge;
+mod link_layer;
 mod packets;
 mod readings;
 mod sample;
