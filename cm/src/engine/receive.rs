@@ -269,8 +269,9 @@ impl Engine<'_> {
         if !can_be_peer(req.primary_local_gid, from.local_gid) {
             return self.refuse_req(from, mad, req, RejectReason::INVALID_GID, &from.local_gid);
         }
-        if req.alternate_local_lid != 0 && self.alternates.is_empty() {
-            // RoCE, where a second path has no meaning.
+        let roce = !cfg!(feature = "infiniband") || from.remote_lid == 0;
+        if req.alternate_local_lid != 0 && self.alternates.is_empty() && roce {
+            // A second path has no meaning there.
             return self.refuse_req(
                 from,
                 mad,

@@ -314,8 +314,9 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// Passes an asynchronous event of the device to the manager. `CommunicationEstablished` stands in for an RTU that
     /// was lost; after `DeviceFatal` every id sees `DeviceRemoval`. On InfiniBand what changes of the port or its
-    /// subnet manager (`PortActive`, `LidChange`, `GidChange`, `PkeyChange`, `ClientReregister`) makes the manager query everything
-    /// again and join its groups again. The others change nothing here.
+    /// subnet manager (`PortActive`, `LidChange`, `GidChange`, `PkeyChange`, `ClientReregister`) makes the manager query
+    /// everything again and join its groups again. `PathMigrated` and `PathMigrationError` become events of the id, if it
+    /// has an alternate path. The others change nothing here.
     pub fn handle_async_event(&mut self, event: &AsyncEvent) {
         match event {
             AsyncEvent::CommunicationEstablished { qpn } => {
@@ -326,6 +327,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
                 }
             }
             AsyncEvent::DeviceFatal(_) => self.ids.remove(),
+            #[cfg(feature = "infiniband")]
+            AsyncEvent::PathMigrated { qpn } => self.on_migrated(*qpn),
+            #[cfg(feature = "infiniband")]
+            AsyncEvent::PathMigrationError { qpn } => self.on_migration_error(*qpn),
             AsyncEvent::PortActive { .. }
             | AsyncEvent::LidChange { .. }
             | AsyncEvent::GidChange { .. }

@@ -108,6 +108,14 @@
 //! CM; with the other one they are refused ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0
 //! of the port's table, whatever the connection's own; the port's GID is that at index 0.
 //!
+//! # Alternate paths
+//!
+//! A connection of an InfiniBand port may have an alternate path, to which its QPs migrate when the one in use fails: where the
+//! manager has slots for them ([`set_alternate_slots`](RdmaCm::set_alternate_slots)),
+//! [`load_alternate_path`](RdmaCm::load_alternate_path) gives it one with the request, or later by LAP and APR, which
+//! librdmacm and Linux's RDMA CM have no call for. `AlternatePathLoaded`, `AlternatePathError`, `PathMigrated` and
+//! `PathMigrationError` are events of the id, in order.
+//!
 //! # Where it differs
 //!
 //! * Events own their data; acknowledging one is dropping it, and nothing ever waits for that.

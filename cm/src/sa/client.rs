@@ -11,7 +11,7 @@ use crate::mad::sa::{
 use crate::mad::{MAD_LEN, MadError};
 
 /// LIDs of ports, and of groups.
-const PORT_LIDS: core::ops::Range<u16> = 1..0xc000;
+pub(crate) const PORT_LIDS: core::ops::Range<u16> = 1..0xc000;
 const GROUP_LIDS: core::ops::Range<u16> = 0xc000..0xffff;
 /// Membership of a partition apart from how.
 const PKEY_BASE: u16 = 0x7fff;

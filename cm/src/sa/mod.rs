@@ -46,6 +46,8 @@ mod user;
 use core::fmt;
 use core::time::Duration;
 
+#[cfg(feature = "infiniband")]
+pub(crate) use client::PORT_LIDS;
 pub(crate) use client::check_path_fields;
 pub use client::{Client, QuestionSlot};
 pub use services::{ServiceQuestion, ServiceSlot, ServiceStanding, Services};

@@ -6,17 +6,19 @@ pub(super) mod types;
 
 use core::time::Duration;
 
-use self::types::{AlternatePath, AlternateSlot, AnsweredLap, Failover};
+use self::types::{AlternatePath, AlternateSlot, AnsweredLap, Failover, Table};
 use super::error::{CmError, at_most, fits};
 use super::machine::Engine;
 use super::slot::{Answer, ev, own_transaction, tx};
 use super::state::{LapState, State};
 use super::types::{Address, ConnectionId, EventKind, Ignored, Outcome};
+#[cfg(feature = "infiniband")]
+use super::units::ack_timeout;
 use super::units::{exponent, nanos};
 use super::wheel::NIL;
 use crate::mad::{Apr, AprStatus, Attribute, DATA, Lap, MAD_LEN, Mad, Req};
 
-impl Engine<'_> {
+impl<'s> Engine<'s> {
     /// Slot of the connection's alternate path, if it has one.
     fn alternate(&self, index: usize) -> Option<&AlternateSlot> {
         if !cfg!(feature = "infiniband") {
@@ -147,6 +149,37 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Gives an engine without connections slots for alternate paths, in place of those of
+    /// [`Storage`](super::Storage). False, and nothing changes, once there are connections.
+    pub fn set_alternate_slots(&mut self, slots: &'s mut [AlternateSlot]) -> bool {
+        let unused = self.in_use == 0;
+        if unused {
+            self.alternates = Table::new(slots);
+        }
+        unused
+    }
+
+    /// The QP has migrated to the alternate path, which messages of the connection take from now on (Linux's `ib_cm_notify`
+    /// with `IB_EVENT_PATH_MIG`). False where both ends agreed on none. A LAP that comes on the alternate path waits for this:
+    /// a QP that has not migrated yet would lose the path that its peer is on.
+    pub fn path_migrated(&mut self, id: ConnectionId) -> Result<bool, CmError> {
+        let index = self.get(id)?;
+        let loaded = |alternate: &mut AlternateSlot| alternate.loaded.take();
+        let Some(path) = self.alternate_mut(index).and_then(loaded) else {
+            return Ok(false);
+        };
+        let slot = &mut self.slots[index];
+        slot.address = path.address(&slot.address);
+        slot.rate = path.rate;
+        Ok(true)
+    }
+
+    /// Exponent of the ACK timeout of a path, by that of its packet lifetime.
+    #[cfg(feature = "infiniband")]
+    pub(crate) fn ack_timeout(&self, packet_life_time: u8) -> u8 {
+        ack_timeout(self.config.ack_delay, packet_life_time)
+    }
+
     /// The alternate path that both ends agreed on, in REQ and REP or in LAP and APR.
     pub fn alternate_path(&self, id: ConnectionId) -> Result<Option<AlternatePath>, CmError> {
         let index = self.get(id)?;
@@ -233,6 +266,12 @@ impl Engine<'_> {
     pub(super) fn failover(&self, index: usize) -> Failover {
         match self.alternate(index) {
             Some(alternate) => alternate.failover,
+            None if cfg!(feature = "infiniband")
+                && self.slots[index].failover_refused
+                && self.alternates.is_empty() =>
+            {
+                Failover::NotSupported
+            }
             None if self.slots[index].failover_refused => Failover::Rejected,
             None => Failover::Accepted,
         }
@@ -272,6 +311,16 @@ impl Engine<'_> {
             return Err(Ignored::Unexpected(Attribute::Lap));
         }
         let (active, auto_mra) = (slot.active, slot.auto_mra);
+        let lids = |address: &Address| (address.local_lid, address.remote_lid);
+        let on_alternate = |alternate: &AlternateSlot| {
+            alternate
+                .loaded
+                .is_some_and(|path| (path.local_lid, path.remote_lid) == lids(from))
+        };
+        if lids(from) != lids(&slot.address) && self.alternate(index).is_some_and(on_alternate) {
+            // The peer has migrated, and this end's user does not know yet.
+            return Err(Ignored::Unexpected(Attribute::Lap));
+        }
         if self.alternates.is_empty() {
             return self.reply_to(from, mad, refuse(AprStatus::UNSUPPORTED));
         }

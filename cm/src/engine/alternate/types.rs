@@ -3,6 +3,7 @@
 use super::super::error::{CmError, at_most};
 use super::super::wheel::NIL;
 use crate::engine::state::LapState;
+use crate::engine::types::Address;
 use crate::mad::{Apr, Lap, Req};
 
 /// The most private data of either message; an APR's additional information and private data share the space.
@@ -79,6 +80,21 @@ impl AlternatePath {
             service_level: lap.alternate_sl,
             subnet_local: lap.alternate_subnet_local != 0,
             ack_timeout: lap.alternate_ack_timeout,
+        }
+    }
+
+    /// Where messages go on this path; what it does not say is as on the other one.
+    pub(crate) fn address(&self, other: &Address) -> Address {
+        Address {
+            local_gid: self.local_gid,
+            remote_gid: self.remote_gid,
+            local_lid: self.local_lid,
+            remote_lid: self.remote_lid,
+            flow_label: self.flow_label,
+            traffic_class: self.traffic_class,
+            hop_limit: self.hop_limit,
+            service_level: self.service_level,
+            ..*other
         }
     }
 

@@ -140,6 +140,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 rnr_retry_count: asked.rnr_retry_count,
                 srq,
                 timers: slot.options.timers.unwrap_or(defaults),
+                #[cfg(feature = "infiniband")]
+                alternate: slot.route.alternate,
                 ece: slot.conn.ece,
                 private_data: &data[..end],
                 user: id.to_user(),

@@ -5,7 +5,11 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
+#[cfg(feature = "infiniband")]
+use crate::engine::AlternatePath;
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State, Transport};
+#[cfg(feature = "infiniband")]
+use crate::mad::AprStatus;
 use crate::mad::RejectReason;
 use crate::rdma::id::slot::{NIL, Pending, Target};
 use crate::rdma::manager::RdmaCm;
@@ -36,6 +40,10 @@ enum Outcome {
     Unreachable,
     Disconnected(DisconnectCause),
     TimewaitExit,
+    #[cfg(feature = "infiniband")]
+    AlternateAsked(AlternatePath),
+    #[cfg(feature = "infiniband")]
+    AlternateAnswered(Option<AprStatus>),
 }
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
@@ -69,7 +77,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 EventKind::Unreachable { .. } => Outcome::Unreachable,
                 EventKind::Disconnected { cause, .. } => Outcome::Disconnected(cause),
                 EventKind::TimewaitExit => Outcome::TimewaitExit,
+                #[cfg(feature = "infiniband")]
+                EventKind::AlternatePath { path, .. } => Outcome::AlternateAsked(*path),
+                #[cfg(feature = "infiniband")]
+                EventKind::AlternateResponse { status, .. } => Outcome::AlternateAnswered(status),
                 // RoCE has no alternate paths: the engine has no slots for them and refuses by itself.
+                #[cfg(not(feature = "infiniband"))]
                 EventKind::AlternatePath { .. } | EventKind::AlternateResponse { .. } => continue,
             };
             let (connection, user) = (event.connection, event.user);
@@ -121,6 +134,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     self.ids[index].work.cancel();
                     self.ids[index].state = IdState::Disconnect;
                     self.ids.push(index, EventType::Disconnected, status);
+                }
+                #[cfg(feature = "infiniband")]
+                Outcome::AlternateAsked(path) => self.on_alternate_asked(now, index, path),
+                #[cfg(feature = "infiniband")]
+                Outcome::AlternateAnswered(status) => {
+                    self.on_alternate_answered(now, index, status)
                 }
                 Outcome::TimewaitExit => self.ids.push(index, EventType::TimewaitExit, 0),
             }
@@ -503,6 +522,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             match self.ids.pop(Target::Id(index as u32)) {
                 // The end of an earlier connection is not the outcome of this call.
                 Some((_, pending)) if pending.event == EventType::TimewaitExit => {}
+                #[cfg(feature = "infiniband")]
+                Some((_, pending)) if pending.event.is_of_paths() => {}
                 Some((_, pending)) => break pending,
                 None => return Ok(None),
             }

@@ -1,6 +1,8 @@
 //! Connections, datagram services and multicast groups of ids: the calls of the application, and what follows from
 //! messages of the other end.
 
+#[cfg(feature = "infiniband")]
+mod alternate;
 mod connect;
 mod datagram;
 mod ece;

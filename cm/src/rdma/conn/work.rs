@@ -301,6 +301,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 };
                 (attr, QpAttrMask::STATE)
             }
+            #[cfg(feature = "infiniband")]
+            Move::Load => match slot.work.goal {
+                Goal::Load(path, _) => self.alternate_attr(index, &path),
+                _ => return Err(RdmaError::NoQp),
+            },
             // There is no connection to wait for.
             Move::Rtr if slot.id_type.is_datagram() => datagram_attr(QpState::Rtr),
             Move::Rts if slot.id_type.is_datagram() => datagram_attr(QpState::Rts),
@@ -312,7 +317,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                     _ => None,
                 };
                 if next == Move::Rts {
-                    self.hca.rts_attr(slot, &params, depths)
+                    let to_rts = self.hca.rts_attr(slot, &params, depths);
+                    #[cfg(feature = "infiniband")]
+                    let to_rts = self.with_alternate(index, connection, to_rts);
+                    to_rts
                 } else {
                     let path = self.router.ah_attr_at(&params.address, params.rate);
                     self.hca.rtr_attr(slot, &params, path, depths)
@@ -357,6 +365,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             // What was to be made was called off.
             (Move::Init, Ok(())) => {}
+            #[cfg(feature = "infiniband")]
+            (Move::Load, outcome) => self.alternate_loaded(now, index, outcome),
             (_, Err(error)) => {
                 // What was called off meanwhile has no outcome.
                 if work.is_connecting() {
@@ -481,6 +491,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         asked: Asked,
     ) -> Result<(), RdmaError> {
         let connection = self.ids.connection(index, "accept")?;
+        #[cfg(feature = "infiniband")]
+        let failover = self.failover(connection);
         let slot = &mut self.ids[index];
         let (qp_num, srq) = match slot.objects.qp.as_ref() {
             Some(qp) => (qp.qpn().number(), qp.has_srq()),
@@ -494,6 +506,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             rnr_retry_count: asked.rnr_retry_count,
             srq,
             ece: slot.conn.ece,
+            #[cfg(feature = "infiniband")]
+            failover,
             private_data,
             ..ReplyParams::new(qp_num)
         };

@@ -7,6 +7,8 @@ use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
 use bareverbs_core::pd::Pd;
 
+#[cfg(feature = "infiniband")]
+use crate::engine::AlternatePath;
 use crate::engine::{
     Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
 };
@@ -177,6 +179,9 @@ pub(crate) struct IdRoute {
     pub(crate) address: Address,
     pub(crate) path_mtu: u8,
     pub(crate) packet_life_time: u8,
+    /// To be offered with the request.
+    #[cfg(feature = "infiniband")]
+    pub(crate) alternate: Option<AlternatePath>,
 }
 
 impl IdRoute {
@@ -205,6 +210,8 @@ impl IdRoute {
         },
         path_mtu: 0,
         packet_life_time: DEFAULT_PACKET_LIFE_TIME,
+        #[cfg(feature = "infiniband")]
+        alternate: None,
     };
 }
 

@@ -1,6 +1,8 @@
 //! What an id wants of its QP, and what of that is under way: the part of its slot that
 //! [`conn/work.rs`](crate::rdma::conn::work) moves on.
 
+#[cfg(feature = "infiniband")]
+use crate::engine::AlternatePath;
 use crate::rdma::types::param::Asked;
 
 /// What an id wants of its QP, and what is under way.
@@ -38,6 +40,9 @@ pub(crate) enum Move {
     Rtr,
     Rts,
     Flush,
+    /// Loads an alternate path, and arms it.
+    #[cfg(feature = "infiniband")]
+    Load,
 }
 
 /// What comes after the commands.
@@ -52,6 +57,17 @@ pub(crate) enum Goal {
     Confirm(Move),
     /// SIDR_REP, once the QP is there.
     Serve,
+    /// The QP of a connection gets an alternate path; then APR if the peer asked for it.
+    #[cfg(feature = "infiniband")]
+    Load(AlternatePath, LoadedFor),
+}
+
+/// Which end asked for an alternate path.
+#[cfg(feature = "infiniband")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoadedFor {
+    Application,
+    Peer,
 }
 
 impl Work {
@@ -93,6 +109,8 @@ impl Work {
             _ if self.flush => Some(Move::Flush),
             _ if self.fresh.is_some() => self.fresh,
             Goal::Accept(next, _) | Goal::Confirm(next) => Some(next),
+            #[cfg(feature = "infiniband")]
+            Goal::Load(..) => Some(Move::Load),
             _ => None,
         }
     }

@@ -9,6 +9,10 @@ use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
 use bareverbs_core::{Gid, Mtu, Platform};
 
 use crate::engine::Address;
+#[cfg(feature = "infiniband")]
+use crate::engine::AlternatePath;
+#[cfg(feature = "infiniband")]
+use crate::mad::AprStatus;
 use crate::mad::sa::{PathRecord, SaRedirection};
 use crate::rdma::conn::group::mgid;
 use crate::rdma::id::slot::{IdSlot, NIL};
@@ -20,6 +24,8 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
 use crate::rdma::types::{EventType, IdState, PortSpace};
+#[cfg(feature = "infiniband")]
+use crate::sa::PORT_LIDS;
 use crate::sa::check_path_fields;
 
 /// For answers to what came with a global header.
@@ -234,7 +240,27 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         slot.route.address.flow_label = path.flow_label;
         slot.route.address.traffic_class = path.traffic_class;
         slot.route.address.hop_limit = path.hop_limit;
+        #[cfg(feature = "infiniband")]
+        {
+            slot.route.alternate = None;
+        }
         slot.state = IdState::RouteResolved;
+        Ok(())
+    }
+
+    /// Whether a QP of this port can have this alternate path; if not, what the other end is answered.
+    #[cfg(feature = "infiniband")]
+    pub(crate) fn check_alternate(&self, path: &AlternatePath) -> Result<(), AprStatus> {
+        if !self.device.capabilities().has_alternate_paths() {
+            return Err(AprStatus::UNSUPPORTED);
+        }
+        let ours = (path.local_lid ^ self.port.lid) & !self.path_mask() == 0;
+        if !ours || !PORT_LIDS.contains(&path.remote_lid) {
+            return Err(AprStatus::INVALID_LID);
+        }
+        if path.local_gid != self.gid.0 {
+            return Err(AprStatus::INVALID_GID);
+        }
         Ok(())
     }
 

@@ -13,6 +13,8 @@ use bareverbs_core::{
 
 use crate::engine;
 use crate::ip::HostError;
+#[cfg(feature = "infiniband")]
+use crate::mad::AprStatus;
 use crate::mad::{MadError, RejectReason, SidrStatus};
 use crate::rdma::types::extended::ExtendedAttribute;
 use crate::rdma::types::{DEVICE_MAX, EventType, IdState, IdType, PortSpace};
@@ -152,6 +154,9 @@ pub enum RdmaError {
     NoSuchPartition(u16),
     /// A path does not begin at the port.
     NotOurLid(u16),
+    /// The other end, or this one, refuses an alternate path.
+    #[cfg(feature = "infiniband")]
+    AlternatePath(AprStatus),
     /// Subnet administration refused or did not answer.
     Sa(SaError),
     /// The id is not in this multicast group.
@@ -238,6 +243,8 @@ impl RdmaError {
             | Self::Mad(_)
             | Self::OutOfRange(_) => EINVAL,
             Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
+            #[cfg(feature = "infiniband")]
+            Self::AlternatePath(_) => EINVAL,
             Self::Mr(MrError::Memory(_)) => ENOMEM,
             Self::Mr(MrError::Unsupported { .. } | MrError::NoOnDemandPaging { .. }) => EOPNOTSUPP,
             Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
@@ -357,6 +364,8 @@ impl fmt::Display for RdmaError {
                 "service {service_id:#x} is not one of port space {port_space:?}"
             ),
             Self::NoSuchPartition(pkey) => write!(f, "the port is not in partition {pkey:#06x}"),
+            #[cfg(feature = "infiniband")]
+            Self::AlternatePath(status) => write!(f, "an alternate path is refused: {status}"),
             Self::NotOurLid(lid) => write!(f, "LID {lid:#x} is not the port's"),
             Self::Sa(error) => error.fmt(f),
             Self::NotJoined(group) => write!(f, "the id is not in {group}"),

@@ -51,6 +51,20 @@ pub enum EventType {
     AddrInfoError = 17,
     /// The application's own (`write_cm_event`).
     User = 18,
+    /// The QP has another alternate path, which this end or the other one asked for
+    /// ([`load_alternate_path`](crate::rdma::RdmaCm::load_alternate_path)). Not in librdmacm, as the next three are not.
+    #[cfg(feature = "infiniband")]
+    AlternatePathLoaded = 64,
+    /// An alternate path was not loaded: the status is what the other end answered
+    /// ([`AprStatus`](crate::mad::AprStatus)), or a negative errno.
+    #[cfg(feature = "infiniband")]
+    AlternatePathError = 65,
+    /// The QP has migrated to its alternate path, and has none now.
+    #[cfg(feature = "infiniband")]
+    PathMigrated = 66,
+    /// The QP did not follow the other end to a path that is not its alternate path.
+    #[cfg(feature = "infiniband")]
+    PathMigrationError = 67,
 }
 
 impl EventType {
@@ -76,7 +90,29 @@ impl EventType {
             Self::AddrInfoResolved => "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
             Self::AddrInfoError => "RDMA_CM_EVENT_ADDRINFO_ERROR",
             Self::User => "RDMA_CM_EVENT_USER",
+            #[cfg(feature = "infiniband")]
+            Self::AlternatePathLoaded => "ALTERNATE_PATH_LOADED",
+            #[cfg(feature = "infiniband")]
+            Self::AlternatePathError => "ALTERNATE_PATH_ERROR",
+            #[cfg(feature = "infiniband")]
+            Self::PathMigrated => "PATH_MIGRATED",
+            #[cfg(feature = "infiniband")]
+            Self::PathMigrationError => "PATH_MIGRATION_ERROR",
         }
+    }
+}
+
+#[cfg(feature = "infiniband")]
+impl EventType {
+    /// Whether it is about the paths of a connection, which may come at any time.
+    pub(crate) const fn is_of_paths(self) -> bool {
+        matches!(
+            self,
+            Self::AlternatePathLoaded
+                | Self::AlternatePathError
+                | Self::PathMigrated
+                | Self::PathMigrationError
+        )
     }
 }
 

@@ -13,6 +13,8 @@ mod infiniband;
 #[path = "../keep/mod.rs"]
 mod keep;
 mod lists;
+#[path = "../managed/mod.rs"]
+mod managed;
 mod modes;
 mod multicast;
 mod neighbours;

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod alternate;
 mod connections;
 mod failures;
 mod groups;
