@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bareverbs_core::{
-    AhAttr, AsyncEvent, Gid, LinkLayer, ModifyError, Mtu, PathMigState, QpAttr, QpAttrMask,
-    QpState, Rc, WcOpcode, WcStatus,
+    AhAttr, AsyncEvent, Gid, LinkLayer, ModifyError, Mtu, PathMigState, Qp, QpAttr, QpAttrMask,
+    QpState, QpType, Qpn, Rc, Uc, WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, World};
 use connectx_model::Config as Card;
@@ -15,8 +15,10 @@ use connectx_model::link::rng::Rng;
 use connectx_model::link::subnet::{Subnet, Topology};
 use connectx_model::roce::packet::{MAX_FRAME, Packet, reseal};
 
-use crate::lab::{self, CAP, End, Lab, MS, SIGNALED, ok};
-use crate::seam;
+use crate::lab::{self, CAP, End, Lab, MS, SIGNALED, ok, pattern};
+use crate::managed::{LINEAR_FORWARDING, PAYLOAD, PORT_INFO, port_info, set};
+use crate::seam::{self, Seam};
+use crate::xrc;
 
 const TOPOLOGY: &str =
     "switch one 4\nswitch two 4\nadapter 0 one:1\nadapter 1 two:1\nadapter 2 one:2
@@ -25,8 +27,6 @@ cable one:3 two:3\ncable one:4 two:4";
 const LIDS: [u16; 2] = [10, 20];
 /// Ports of the switches that the cables between them are at.
 const CABLES: [u8; 2] = [3, 4];
-/// Where the datagram is in a frame.
-const PAYLOAD: usize = 74;
 
 /// The subnet, shared with the world.
 #[derive(Clone)]
@@ -94,42 +94,6 @@ impl Link for Shared {
     fn next_arrival(&self) -> Option<Duration> {
         self.lock().subnet.next_arrival()
     }
-}
-
-/// A SubnSet with a directed route, in a frame of the port that the manager has.
-fn set(attribute: u16, modifier: u32, path: &[u8], data: &[u8; 64]) -> Vec<u8> {
-    let mut mad = [0; 256];
-    mad[..8].copy_from_slice(&[1, 0x81, 1, 2, 0, 0, 1, path.len() as u8]);
-    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
-    mad[20..24].copy_from_slice(&modifier.to_be_bytes());
-    mad[32..36].fill(0xff);
-    mad[64..128].copy_from_slice(data);
-    mad[129..129 + path.len()].copy_from_slice(path);
-    let mut frame = vec![0; PAYLOAD + mad.len() + 4];
-    frame[..15].copy_from_slice(&[
-        2, 0x1b, 0, 0, 0xff, 0xff, 2, 0x1b, 0, 0, 0, 0, 0x89, 0x15, 0x60,
-    ]);
-    let length = (frame.len() - 54) as u16;
-    frame[18..20].copy_from_slice(&length.to_be_bytes());
-    frame[20..22].copy_from_slice(&[0x1b, 1]);
-    frame[52..58].copy_from_slice(&[0xff, 0xff, 0x64, 0x40, 0xff, 0xff]);
-    frame[PAYLOAD..PAYLOAD + 256].copy_from_slice(&mad);
-    assert!(reseal(&mut frame));
-    frame
-}
-
-const PORT_INFO: u16 = 0x15;
-const LINEAR_FORWARDING: u16 = 0x19;
-
-fn port_info(lid: u16, lmc: u8, state: u8) -> [u8; 64] {
-    let mut info = [0; 64];
-    info[8..16].copy_from_slice(&0xfe80_0000_0000_0000_u64.to_be_bytes());
-    info[16..18].copy_from_slice(&lid.to_be_bytes());
-    info[18..20].copy_from_slice(&1u16.to_be_bytes());
-    info[32] = state;
-    info[34] = lmc;
-    info[51] = 18;
-    info
 }
 
 /// Everything that the manager sets, in order.
@@ -210,17 +174,24 @@ const REARM: QpAttrMask = QpAttrMask::ALT_PATH.union(QpAttrMask::PATH_MIG_STATE)
 fn connected<'d>(lab: &Lab<'d>, global: bool) -> [End<'d, Rc>; 2] {
     let mut ends = [lab.end::<Rc>(0, CAP), lab.end::<Rc>(1, CAP)];
     let qpns = [ends[0].qp.qpn(), ends[1].qp.qpn()];
-    for node in 0..2 {
-        let mut attr = lab.attr(node, qpns[1 - node]);
-        attr.ah_attr = path(node, 0, global);
-        (attr.path_mtu, attr.timeout, attr.retry_cnt) = (Mtu::B1024, 8, 3);
-        ends[node].qp.bring_to_rts(&attr).expect("connected");
-        ends[node]
-            .qp
-            .modify(&loaded(node, 1, global), REARM)
-            .expect("rearmed");
+    for (node, end) in ends.iter_mut().enumerate() {
+        connect(lab, &mut end.qp, node, qpns[1 - node], global);
     }
     ends
+}
+
+fn connect<'d, T: QpType>(
+    lab: &Lab<'d>,
+    qp: &mut Qp<'d, Seam, T>,
+    node: usize,
+    peer: Qpn,
+    global: bool,
+) {
+    let mut attr = lab.attr(node, peer);
+    attr.ah_attr = path(node, 0, global);
+    (attr.path_mtu, attr.timeout, attr.retry_cnt) = (Mtu::B1024, 8, 3);
+    qp.bring_to_rts(&attr).expect("connected");
+    qp.modify(&loaded(node, 1, global), REARM).expect("rearmed");
 }
 
 fn state<T: bareverbs_core::QpType>(end: &mut End<'_, T>) -> PathMigState {
@@ -326,6 +297,141 @@ fn survives(global: bool) {
                 ends[node].qp.modify(&again, REARM).expect("rearmed");
             }
             exchange(lab, &mut ends, 100 * seed + 70, || {});
+        }
+    });
+}
+
+/// Length of the messages of unreliable and extended reliable connections.
+const LEN: usize = 9_001;
+
+fn write(ends: &mut [End<'_, Uc>; 2], from: usize, seed: u64) {
+    ends[from].fill(0, LEN, seed);
+    let (sge, remote) = (ends[from].sge(0, LEN), ends[1 - from].remote(32_000));
+    let queue = ends[from].qp.send_queue();
+    let posted = queue.batch().write(seed, SIGNALED, remote, &[sge]);
+    posted.expect("posted");
+}
+
+/// A write whose bytes are those that were written.
+#[track_caller]
+fn arrives<'d>(lab: &Lab<'d>, ends: &mut [End<'d, Uc>; 2], from: usize, seed: u64) {
+    write(ends, from, seed);
+    ok(lab.wait(&mut ends[from].cq), seed, WcOpcode::RdmaWrite);
+    lab.pause(MS);
+    ends[1 - from].assert_pattern(32_000, LEN, seed);
+}
+
+/// An unreliable connection does not notice that its path is cut: the driver has one end migrate, which takes the other one
+/// along with its next message. What was lost before stays lost, and what comes after is whole.
+#[test]
+fn an_unreliable_connection_migrates_when_it_is_told() {
+    fabric(|lab, shared| {
+        let mut ends = [lab.end::<Uc>(0, CAP), lab.end::<Uc>(1, CAP)];
+        let qpns = [ends[0].qp.qpn(), ends[1].qp.qpn()];
+        for (node, end) in ends.iter_mut().enumerate() {
+            connect(lab, &mut end.qp, node, qpns[1 - node], false);
+        }
+        for seed in 2..30 {
+            let mut rng = Rng::new(seed);
+            let (used, free) = ((seed % 2) as usize, (1 - seed % 2) as u8);
+            for from in 0..2 {
+                arrives(lab, &mut ends, from, 100 * seed + from as u64);
+            }
+            for end in &mut ends {
+                assert_eq!(state(end), PathMigState::Armed, "{seed}");
+            }
+            let first = rng.below(2) as usize;
+            write(&mut ends, first, 100 * seed + 10);
+            for _ in 0..rng.below(30) {
+                lab.world.step();
+            }
+            shared.cut(used);
+            let wc = lab.wait(&mut ends[first].cq);
+            ok(wc, 100 * seed + 10, WcOpcode::RdmaWrite);
+            assert_eq!((events(lab, 0), events(lab, 1)), (vec![], vec![]));
+            let attr = QpAttr {
+                path_mig_state: PathMigState::Migrated,
+                ..QpAttr::DEFAULT
+            };
+            let told = ends[first].qp.modify(&attr, QpAttrMask::PATH_MIG_STATE);
+            told.expect("migrated");
+            let qpns = [ends[0].qp.qpn(), ends[1].qp.qpn()];
+            let went = |qpn| [AsyncEvent::PathMigrated { qpn }];
+            assert_eq!(events(lab, first), went(qpns[first]));
+            assert_eq!(events(lab, 1 - first), []);
+            arrives(lab, &mut ends, first, 100 * seed + 20);
+            assert_eq!(events(lab, 1 - first), went(qpns[1 - first]));
+            arrives(lab, &mut ends, 1 - first, 100 * seed + 30);
+            for (node, end) in ends.iter_mut().enumerate() {
+                let attr = end.qp.query().expect("queried").attr;
+                assert_eq!(attr.ah_attr.dlid, LIDS[1 - node] | u16::from(free));
+            }
+            shared.restore(lab.world, used);
+            for (node, end) in ends.iter_mut().enumerate() {
+                let again = loaded(node, used as u8, false);
+                end.qp.modify(&again, REARM).expect("rearmed");
+            }
+        }
+    });
+}
+
+/// A message whose bytes are those that were sent.
+fn send<'d>(
+    lab: &Lab<'d>,
+    initiator: &mut xrc::Initiator<'d>,
+    owner: &mut xrc::Owner<'d>,
+    seed: u64,
+    cut: impl FnOnce(),
+) {
+    let data = pattern(LEN, seed);
+    initiator.buffer.copy_in(0, &data).expect("filled");
+    owner.receive(seed, 0, LEN);
+    let (sge, srqn) = (initiator.sge(0, LEN), owner.srq.srqn());
+    let queue = initiator.qp.send_queue();
+    let posted = queue.batch().send(seed, SIGNALED, srqn, &[sge]);
+    posted.expect("posted");
+    cut();
+    ok(lab.wait(&mut initiator.cq), seed, WcOpcode::Send);
+    let wc = lab.wait(&mut owner.cq);
+    assert_eq!((wc.wr_id, wc.status), (seed, WcStatus::Success));
+    owner.assert_holds(0, &data);
+}
+
+/// An initiator goes over when its path is cut at a drawn time, and its target follows.
+#[test]
+fn an_extended_reliable_connection_survives_the_cut_of_either_path() {
+    fabric(|lab, shared| {
+        let mut target = xrc::target(lab);
+        let mut owner = xrc::owner(lab, &target.domain, 8);
+        let mut initiator = xrc::initiator(lab);
+        let qpns = [initiator.qp.qpn(), target.qp.qpn()];
+        connect(lab, &mut initiator.qp, 0, qpns[1], false);
+        connect(lab, &mut target.qp, 1, qpns[0], false);
+        send(lab, &mut initiator, &mut owner, 1, || {});
+        for seed in 2..30 {
+            let mut rng = Rng::new(seed);
+            let (used, free) = ((seed % 2) as usize, (1 - seed % 2) as u8);
+            let steps = rng.below(60);
+            send(lab, &mut initiator, &mut owner, 100 * seed, || {
+                for _ in 0..steps {
+                    lab.world.step();
+                }
+                shared.cut(used);
+            });
+            send(lab, &mut initiator, &mut owner, 100 * seed + 1, || {});
+            for (node, qpn) in qpns.into_iter().enumerate() {
+                assert_eq!(events(lab, node), [AsyncEvent::PathMigrated { qpn }]);
+            }
+            let attr = target.qp.query().expect("queried").attr;
+            assert_eq!(attr.path_mig_state, PathMigState::Migrated);
+            assert_eq!(attr.ah_attr.dlid, LIDS[0] | u16::from(free));
+            shared.restore(lab.world, used);
+            let again = [0, 1].map(|node| loaded(node, used as u8, false));
+            target.qp.modify(&again[1], REARM).expect("rearmed");
+            initiator.qp.modify(&again[0], REARM).expect("rearmed");
+            send(lab, &mut initiator, &mut owner, 100 * seed + 2, || {});
+            let attr = initiator.qp.query().expect("queried").attr;
+            assert_eq!(attr.path_mig_state, PathMigState::Armed, "{seed}");
         }
     });
 }

@@ -15,6 +15,8 @@ mod endpoints;
 mod errors;
 mod indirect_keys;
 mod lab;
+#[path = "../managed/mod.rs"]
+mod managed;
 mod memory_keys;
 mod memory_windows;
 mod pending;

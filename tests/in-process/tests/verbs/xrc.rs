@@ -22,27 +22,27 @@ fn sizes(max_wr: u32) -> SrqAttr {
 }
 
 /// An initiator on node 0.
-struct Initiator<'d> {
-    qp: Qp<'d, Seam, XrcSend>,
-    cq: Cq<'d, Seam>,
-    buffer: Buf<'d>,
+pub(crate) struct Initiator<'d> {
+    pub(crate) qp: Qp<'d, Seam, XrcSend>,
+    pub(crate) cq: Cq<'d, Seam>,
+    pub(crate) buffer: Buf<'d>,
 }
 
 /// What one of the processes at node 1 has. In the order in which it has to go.
-struct Owner<'d> {
-    srq: Srq<'d, Seam>,
-    cq: Cq<'d, Seam>,
-    buffer: Buf<'d>,
+pub(crate) struct Owner<'d> {
+    pub(crate) srq: Srq<'d, Seam>,
+    pub(crate) cq: Cq<'d, Seam>,
+    pub(crate) buffer: Buf<'d>,
     pd: Pd<'d, Seam>,
 }
 
 /// The target of node 1, in its domain.
-struct Target<'d> {
-    qp: Qp<'d, Seam, XrcRecv>,
-    domain: Xrcd<'d, Seam>,
+pub(crate) struct Target<'d> {
+    pub(crate) qp: Qp<'d, Seam, XrcRecv>,
+    pub(crate) domain: Xrcd<'d, Seam>,
 }
 
-fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
+pub(crate) fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
     let side = &lab.sides[0];
     let cq = side.device.create_cq(CqInit::new(127)).unwrap();
     let mut init = QpInitAttr {
@@ -59,7 +59,7 @@ fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
     Initiator { qp, cq, buffer }
 }
 
-fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, Seam>, max_wr: u32) -> Owner<'d> {
+pub(crate) fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, Seam>, max_wr: u32) -> Owner<'d> {
     let device = lab.sides[1].device;
     let pd = device.alloc_pd().unwrap();
     let cq = device.create_cq(CqInit::new(63)).unwrap();
@@ -73,7 +73,7 @@ fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, Seam>, max_wr: u32) -> Owner<'d> {
     }
 }
 
-fn target<'d>(lab: &Lab<'d>) -> Target<'d> {
+pub(crate) fn target<'d>(lab: &Lab<'d>) -> Target<'d> {
     let domain = lab.sides[1].device.open_xrcd().unwrap();
     let qp = domain.create_qp().unwrap();
     Target { qp, domain }
@@ -86,12 +86,12 @@ fn connect<'d>(lab: &Lab<'d>, from: &mut Initiator<'d>, to: &mut Target<'d>) {
 }
 
 impl Owner<'_> {
-    fn receive(&mut self, wr_id: u64, at: usize, len: usize) {
+    pub(crate) fn receive(&mut self, wr_id: u64, at: usize, len: usize) {
         let sge = self.buffer.sge(at, len).unwrap();
         self.srq.post(wr_id, &[sge]).unwrap();
     }
 
-    fn remote(&self, at: usize) -> Remote {
+    pub(crate) fn remote(&self, at: usize) -> Remote {
         Remote {
             addr: self.buffer.addr() + at as u64,
             rkey: self.buffer.rkey(),
@@ -99,7 +99,7 @@ impl Owner<'_> {
     }
 
     #[track_caller]
-    fn assert_holds(&self, at: usize, expected: &[u8]) {
+    pub(crate) fn assert_holds(&self, at: usize, expected: &[u8]) {
         let mut data = vec![0; expected.len()];
         self.buffer.copy_out(at, &mut data).unwrap();
         assert!(data == expected, "{} bytes at {at}", data.len());
@@ -107,7 +107,7 @@ impl Owner<'_> {
 }
 
 impl Initiator<'_> {
-    fn sge(&self, at: usize, len: usize) -> Sge {
+    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
         self.buffer.sge(at, len).unwrap()
     }
 }

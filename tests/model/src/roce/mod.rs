@@ -30,7 +30,8 @@
 //! | RoCE packet to the own address while the link is down | dropped, as everything that a virtual port is given while it is down; force loopback is not |
 //! | source address of RC, UC and XRC packets | must be the peer's; MAC address and UDP port are not looked at |
 //! | CNP, ECN marks | counted, nothing slows down |
-//! | path migration, end-to-end credits unless asked for | not modelled; credits say "unlimited" |
+//! | path migration | the migration bit says on which path a sender is; RC and XRC migrate when their retries are used up, all types when the peer or the driver does |
+//! | end-to-end credits unless asked for | not modelled; credits say "unlimited" |
 
 pub mod codes;
 mod counter;
