@@ -282,6 +282,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// Gives buffers to the receiving device: all up to this one.
+    #[inline(always)]
     fn post(&mut self, head: u32) {
         self.rx_head = head;
         let mut record = ReceiveRecord(0);
@@ -469,6 +470,8 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// The same, taken from the ring.
+    #[cold]
+    #[inline(never)]
     pub(super) fn refuse(&mut self, entry: Cqe, tail: TailWord) {
         let ours = entry.word::<IndexWord>().srqn_uidx() == self.rx.index;
         let posted = ours && self.rx_tail != self.rx_head;
@@ -520,6 +523,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// Notes where a burst ends.
+    #[inline(always)]
     fn end_burst(&mut self) {
         let memory = self.sq.memory();
         let at = memory.notes + 8 + 4 * (self.ring.blocks() as usize);
@@ -530,6 +534,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// Rings for all requests up to the one that starts here.
+    #[inline(always)]
     fn ring_doorbell(&self, last: Cursor) {
         self.sq_record.post(self.cursor.record());
         let units = if self.inline == 0 {
@@ -544,6 +549,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
     }
 
     /// Takes completions of the sending device, and gives the buffers of the bursts that are done to the receiving one.
+    #[inline(always)]
     pub(super) fn complete(&mut self) -> Result<(), ForwardError> {
         let mut any = false;
         // No more than can be there at once, so that a broken device cannot block the caller.

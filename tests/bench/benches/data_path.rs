@@ -30,7 +30,7 @@ use std::{env, io};
 
 use bareverbs_bench::callgrind;
 use bareverbs_bench::linked::Program;
-use bareverbs_core::{QpSlot, Rc, RecvQueue, SendQueue};
+use bareverbs_core::{FrameCompression, QpSlot, Rc, RecvQueue, SendQueue};
 use forwarding::Lane;
 use platform::{Bench, Setup, blue_flame};
 use table::Line;
@@ -101,6 +101,7 @@ const ROWS: &[Operation] = &[
     row("compressed receives x64 per session (wr_id, length), each", "poll_compressed", 15.0, 14.8),
     row("poll, nothing there", "poll_empty", 12.0, 19.0),
     row("`examples/l2fwd`, x32 a burst, each frame", "l2fwd", 50.0, 50.0),
+    row("the same, x32 a session of compressed completions, each", "l2fwd_compressed", 55.0, 55.0),
 ];
 
 fn main() -> ExitCode {
@@ -137,6 +138,7 @@ const COLD: &[&str] = &[
     "process_pending_flags",
     // A lane's: what is no frame that can go out as it is, no request that is done, and headers that some cards require inline.
     "take_unusual",
+    "refuse",
     "sent_unusual",
     "put_headers",
     // What these may do to the batch that called them.
@@ -217,10 +219,13 @@ fn run() {
     let mut bench = Bench::new(&setup);
     bench.check_bytes();
     let combining = Setup::new();
-    let mut lane = Lane::new(&setup);
+    let compressions = [FrameCompression::OFF, FrameCompression::HASH];
+    let mut lanes = compressions.map(|compression| Lane::new(&setup, compression));
     for _ in 0..ROUNDS {
         bench.round();
-        lane.round(BATCH);
+        for lane in &mut lanes {
+            lane.round(BATCH);
+        }
         blue_flame(&combining);
     }
 }

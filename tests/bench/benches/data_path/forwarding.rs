@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bareverbs_core::{EthernetDomain, ForwardCounters, ForwardInit, Forwarder, Pd};
+use bareverbs_core::{
+    CompressedForwarder, EthernetDomain, ForwardCounters, ForwardInit, Forwarder, FrameCompression,
+    Pd,
+};
 use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, FlowTableNicCap};
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
@@ -49,20 +52,29 @@ pub(crate) fn of_port(posted: &Posted) -> Action {
     Action::Answer(output)
 }
 
+/// A lane of either kind.
+enum Kind<'d> {
+    Plain(Forwarder<'d, Counting>),
+    Compressed(CompressedForwarder<'d, Counting>),
+}
+
 /// The lane: both ports are one device's.
 pub(crate) struct Lane<'d> {
-    forwarder: Forwarder<'d, Counting>,
+    forwarder: Kind<'d>,
     // In the order in which they have to go.
     _domain: EthernetDomain<'d, Counting>,
     _pd: Pd<'d, Counting>,
     setup: &'d Setup,
+    /// CQ and user index of the receiver; ring, number, CQ and user index of the sender.
+    receiver: (u32, u32),
+    sender: (u64, u32, (u32, u32)),
     counted: Count,
     /// Frames that have come.
     frames: u32,
 }
 
 impl<'d> Lane<'d> {
-    pub(crate) fn new(setup: &'d Setup) -> Self {
+    pub(crate) fn new(setup: &'d Setup, compression: FrameCompression) -> Self {
         let device = &setup.device;
         let pd = device.alloc_pd().expect("PD");
         let domain = device.alloc_ethernet_domain().expect("domain");
@@ -71,9 +83,22 @@ impl<'d> Lane<'d> {
             addresses: Some(ADDRESSES),
             ..ForwardInit::default()
         };
-        let forwarder = domain.create_forwarder(&pd, (&domain, &pd), &init);
+        let to = (&domain, &pd);
+        let forwarder = if compression == FrameCompression::OFF {
+            Kind::Plain(domain.create_forwarder(&pd, to, &init).expect("lane"))
+        } else {
+            let lane = domain.create_compressed_forwarder(&pd, to, &init, compression);
+            Kind::Compressed(lane.expect("lane"))
+        };
+        let rings = setup.rings.lock().expect("not poisoned");
+        let (_, receiver) = rings.receiver.expect("a receive queue");
+        let (sqn, ring, sender) = rings.sender.expect("a send queue");
+        drop(rings);
+        let (receiver, sender) = (receiver.ctx(), sender.ctx());
         Self {
-            forwarder: forwarder.expect("lane"),
+            forwarder,
+            receiver: (receiver.cqn(), receiver.user_index()),
+            sender: (ring, sqn, (sender.cqn(), sender.user_index())),
             _domain: domain,
             _pd: pd,
             setup,
@@ -82,37 +107,60 @@ impl<'d> Lane<'d> {
         }
     }
 
-    /// Writes a completion into the CQ of a queue.
-    fn complete(&self, (cqn, user_index): (u32, u32), op: u8, number: u32, counter: u32) {
+    /// Writes a completion into the CQ of a queue, which is the title of a session if `count` is not 1.
+    fn complete(
+        &self,
+        (cqn, user_index): (u32, u32),
+        op: u8,
+        number: u32,
+        counter: u32,
+        count: u32,
+    ) {
         let mut rings = self.setup.rings.lock().expect("not poisoned");
         let (ring, log_size, producer) = rings.cqs.get_mut(&cqn).expect("a CQ");
+        let write = |index: u32, entry: &[u8; 64]| {
+            let at = u64::from(index & ((1 << *log_size) - 1)) * 64;
+            self.setup.fake().lock().dma_write(*ring + at, entry);
+        };
+        let mut array = [0; 64];
+        for mini in array.as_chunks_mut::<8>().0 {
+            mini[4..].copy_from_slice(&FRAME.to_be_bytes());
+        }
+        for completion in (0..count).step_by(8).filter(|_| count > 1) {
+            write(*producer + completion.max(1), &array);
+        }
+        let (length, format) = match count {
+            1 => (FRAME, 0),
+            _ => (count, 3 << 2),
+        };
         let mut cqe = [0; 64];
         cqe[0x20..0x24].copy_from_slice(&user_index.to_be_bytes());
-        cqe[0x2c..0x30].copy_from_slice(&FRAME.to_be_bytes());
+        cqe[0x2c..0x30].copy_from_slice(&length.to_be_bytes());
         cqe[0x38..0x3c].copy_from_slice(&number.to_be_bytes());
         cqe[0x3c..0x3e].copy_from_slice(&(counter as u16).to_be_bytes());
-        cqe[0x3f] = op << 4 | (*producer >> *log_size & 1) as u8;
-        let at = u64::from(*producer & ((1 << *log_size) - 1)) * 64;
-        self.setup.fake().lock().dma_write(*ring + at, &cqe);
-        *producer += 1;
+        cqe[0x3f] = op << 4 | format | (*producer >> *log_size & 1) as u8;
+        write(*producer, &cqe);
+        *producer += count;
     }
 
     /// Lets a burst come, and the one before it have gone out; forwards it.
     fn burst(&mut self) {
-        let rings = self.setup.rings.lock().expect("not poisoned");
-        let (_, receiver) = rings.receiver.expect("a receive queue");
-        let (sqn, _, sender) = rings.sender.expect("a send queue");
-        drop(rings);
+        let (_, sqn, sender) = self.sender;
         if self.frames != 0 {
-            let cq = (sender.ctx().cqn(), sender.ctx().user_index());
-            self.complete(cq, 0, sqn, self.frames - 1);
+            self.complete(sender, 0, sqn, self.frames - 1, 1);
         }
-        let cq = (receiver.ctx().cqn(), receiver.ctx().user_index());
-        for _ in 0..BURST {
-            self.complete(cq, 2, 0, self.frames);
-            self.frames += 1;
+        let each = match self.forwarder {
+            Kind::Plain(_) => 1,
+            Kind::Compressed(_) => BURST as u32,
+        };
+        for nth in (0..BURST as u32).step_by(each as usize) {
+            self.complete(self.receiver, 2, 0, self.frames + nth, each);
         }
-        measured::l2fwd(&mut self.forwarder, BURST, &self.counted);
+        self.frames += BURST as u32;
+        match &mut self.forwarder {
+            Kind::Plain(lane) => measured::l2fwd(lane, BURST, &self.counted),
+            Kind::Compressed(lane) => measured::l2fwd_compressed(lane, BURST, &self.counted),
+        }
     }
 
     /// Forwards `count` frames.
@@ -129,15 +177,17 @@ impl<'d> Lane<'d> {
             sent: frames,
             ..ForwardCounters::default()
         };
-        assert_eq!(self.forwarder.counters(), counters);
+        let found = match &self.forwarder {
+            Kind::Plain(lane) => lane.counters(),
+            Kind::Compressed(lane) => lane.counters(),
+        };
+        assert_eq!(found, counters);
         self.check_bytes();
     }
 
     /// Looks at the requests of the last burst.
     fn check_bytes(&self) {
-        let rings = self.setup.rings.lock().expect("not poisoned");
-        let (sqn, ring, _) = rings.sender.expect("a send queue");
-        drop(rings);
+        let (ring, sqn, _) = self.sender;
         for frame in self.frames - BURST as u32..self.frames {
             let slot = frame % FRAMES;
             let mut memory = self.setup.fake().lock();

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_core::ah::AddressHandle;
 use bareverbs_core::{
-    Completion, Cq, DcAddress, Dci, Destination, ForwardError, Forwarder, Inline, PostError, Qpn,
-    Rc, RecvQueue, Remote, SendFlags, SendQueue, SendWr, Sge, Ud, Wc, WcStatus,
+    Completion, CompressedForwarder, Cq, DcAddress, Dci, Destination, ForwardCounters,
+    ForwardError, Forwarder, Inline, PostError, Qpn, Rc, RecvQueue, Remote, SendFlags, SendQueue,
+    SendWr, Sge, Ud, Wc, WcStatus,
 };
 
 use crate::platform::{Combining, Counting};
@@ -274,11 +275,37 @@ pub(crate) fn l2fwd(lane: &mut Forwarder<'_, Counting>, count: usize, counted: &
 #[inline(never)]
 fn op_l2fwd(lane: &mut Forwarder<'_, Counting>, count: &Count) -> Result<u32, ForwardError> {
     let went = lane.forward()?;
-    let counters = lane.counters();
+    store(count, lane.counters());
+    Ok(went)
+}
+
+/// The same where the receiving device compresses: each burst is a session.
+#[inline(never)]
+pub(crate) fn l2fwd_compressed(
+    lane: &mut CompressedForwarder<'_, Counting>,
+    count: usize,
+    counted: &Count,
+) {
+    for _ in 0..count / 32 {
+        assert!(matches!(op_l2fwd_compressed(lane, counted), Ok(32)));
+    }
+}
+
+#[inline(never)]
+fn op_l2fwd_compressed(
+    lane: &mut CompressedForwarder<'_, Counting>,
+    count: &Count,
+) -> Result<u32, ForwardError> {
+    let went = lane.forward()?;
+    store(count, lane.counters());
+    Ok(went)
+}
+
+#[inline(always)]
+fn store(count: &Count, counters: ForwardCounters) {
     count.sent.store(counters.sent, Relaxed);
     count.dropped.store(counters.dropped, Relaxed);
     count.garbage.store(counters.garbage_completions, Relaxed);
-    Ok(went)
 }
 
 /// The classic interface, to check what was read.

@@ -224,7 +224,7 @@ impl<const COMBINING: bool> Setup<COMBINING> {
         };
         // Left to the end of the process, as a program's main device is.
         let memory = Box::leak(Box::new(
-            Resources::<Qps<5>, Cqs<6>, Srqs<0>, PageChunks<8>>::new(),
+            Resources::<Qps<5>, Cqs<8>, Srqs<0>, PageChunks<8>>::new(),
         ));
         let device = Device::open(platform, Config::DEFAULT, memory.storage()).expect("bring-up");
         let gid = Gid::from_ipv4([10, 0, 0, 1].into());
