@@ -36,13 +36,22 @@ def icrc(frame):
     return crc == frame[end - 4 : end]
 
 
-def vcrc(data):
-    """By long division: the first bit is the lowest one of the first byte."""
-    value = int("".join(f"{byte:08b}"[::-1] for byte in data), 2) << 16
-    length = 8 * len(data) + 16
-    value ^= 0xFFFF << (length - 16)
+def remainder(byte):
+    """Of a byte and 16 zeros, divided by the polynomial: the highest bit is the first."""
+    value = byte << 16
     while value.bit_length() > 16:
         value ^= 0x1100B << (value.bit_length() - 17)
+    return value
+
+
+REMAINDERS = [remainder(byte) for byte in range(256)]
+REVERSED = [int(f"{byte:08b}"[::-1], 2) for byte in range(256)]
+
+
+def vcrc(data):
+    value = 0xFFFF
+    for byte in data:
+        value = (value << 8 & 0xFFFF) ^ REMAINDERS[value >> 8 ^ REVERSED[byte]]
     return int(f"{value ^ 0xFFFF:016b}"[::-1], 2).to_bytes(2, "little")
 
 
