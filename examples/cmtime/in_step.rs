@@ -5,17 +5,19 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{Inbox, SockAddr};
+use bareverbs::cm::rdma::{
+    Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot, Resolver, SockAddr,
+};
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::storage::PacketMetadata;
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetAddress, IpCidr, IpListenEndpoint};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, IpListenEndpoint};
 
 use crate::Result;
 use bareverbs_examples::program::seed;
-use bareverbs_node::{Cm, Host};
+use bareverbs_node::{Cm, Host, PortResolver};
 
 /// How long the other end may be silent. It says nothing while all its connections are made.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -27,7 +29,8 @@ const FRAME: usize = 1514;
 const FRAMES: (usize, usize) = (64, 1536);
 
 /// What the stack beside the connection manager needs.
-const ETHERNET: &str = "--in-step: TCP beside RDMA needs an Ethernet port";
+const IP: &str = "--in-step: TCP beside RDMA needs IP addresses";
+const DOWN: &str = "the port is not in the group of all interfaces";
 
 /// How far a round is, as rdma-core's program numbers its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,20 +57,18 @@ impl InStep {
     /// A stack with this address.
     fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, here: IpAddr) -> Result<Self> {
         let now = instant(cm.now());
-        let neighbours = cm.resolver_mut().ethernet().ok_or(ETHERNET)?;
-        let (frames, room) = FRAMES;
-        // Both exist until the program ends.
-        let metadata = vec![PacketMetadata::EMPTY; frames].leak();
-        neighbours.share(Inbox::new(metadata, vec![0; frames * room].leak()));
-        let prefix = neighbours
+        let resolver = cm.resolver_mut();
+        let prefix = resolver
             .host()
+            .ok_or(IP)?
             .addresses()
             .find_map(|(address, prefix, _)| (address == here).then_some(prefix))
             .ok_or("the port does not have this address")?;
-        let mut config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
-        config.random_seed = seed();
-        let mut sent = [0; FRAME];
-        let mut interface = Interface::new(config, &mut neighbours.port(&mut sent), now);
+        let mut interface = match resolver {
+            PortResolver::Ethernet(neighbours) => with_frames(neighbours, now),
+            PortResolver::IpOverInfiniband(link) => with_packets(link, now)?,
+            PortResolver::Gids(_) => return Err(IP.into()),
+        };
         let mut full = false;
         interface.update_ip_addrs(|addresses| {
             full = addresses.push(IpCidr::new(here.into(), prefix)).is_err();
@@ -92,7 +93,7 @@ impl InStep {
     /// The server's: a client may come.
     pub(crate) fn listen<P: Platform>(cm: &mut Cm<'_, '_, P>, here: SockAddr) -> Result<Self> {
         let SockAddr::Ip(here) = here else {
-            return Err(ETHERNET.into());
+            return Err(IP.into());
         };
         let mut new = Self::new(cm, here.ip())?;
         let endpoint = IpListenEndpoint {
@@ -110,7 +111,7 @@ impl InStep {
         server: SockAddr,
     ) -> Result<Self> {
         let (Host::Ip(here), SockAddr::Ip(server)) = (here, server) else {
-            return Err(ETHERNET.into());
+            return Err(IP.into());
         };
         let mut new = Self::new(cm, here)?;
         // Another one than the last time, which the server may remember.
@@ -203,16 +204,53 @@ impl InStep {
 
     /// Takes what arrived, and sends what is due.
     fn turn<P: Platform>(&mut self, cm: &mut Cm<'_, '_, P>) -> Result<()> {
-        let now = instant(cm.now());
-        let mut sent = [0; FRAME];
-        let mut port = cm
-            .resolver_mut()
-            .ethernet()
-            .ok_or(ETHERNET)?
-            .port(&mut sent);
-        self.interface.poll(now, &mut port, &mut self.sockets);
-        port.take_error().map_or(Ok(()), |error| Err(error.into()))
+        let time = cm.now();
+        let now = instant(time);
+        match cm.resolver_mut() {
+            PortResolver::Ethernet(neighbours) => {
+                let mut sent = [0; FRAME];
+                let mut port = neighbours.port(&mut sent);
+                self.interface.poll(now, &mut port, &mut self.sockets);
+                port.take_error().map_or(Ok(()), |error| Err(error.into()))
+            }
+            PortResolver::IpOverInfiniband(link) => {
+                // While the port is not up, nothing is received and what is to be sent waits.
+                if let Some(mut port) = link.port() {
+                    self.interface.poll(now, &mut port, &mut self.sockets);
+                }
+                // It goes out now: the last acknowledgement is followed by no wait.
+                Ok(link.poll(time)?)
+            }
+            PortResolver::Gids(_) => Err(IP.into()),
+        }
     }
+}
+
+/// smoltcp's interface on Ethernet. What it keeps exists until the program ends.
+fn with_frames<P: Platform>(
+    neighbours: &mut NeighbourDiscovery<'_, '_, P>,
+    now: Instant,
+) -> Interface {
+    let (frames, room) = FRAMES;
+    let metadata = vec![PacketMetadata::EMPTY; frames].leak();
+    neighbours.share(Inbox::new(metadata, vec![0; frames * room].leak()));
+    let mut config = Config::new(EthernetAddress(neighbours.queue().mac()).into());
+    config.random_seed = seed();
+    let mut sent = [0; FRAME];
+    Interface::new(config, &mut neighbours.port(&mut sent), now)
+}
+
+/// The same on InfiniBand.
+fn with_packets<P: Platform>(
+    link: &mut IpOverInfiniband<'_, '_, P>,
+    now: Instant,
+) -> Result<Interface> {
+    let slots = || vec![PacketSlot::EMPTY; FRAMES.0].leak();
+    link.share(slots(), slots());
+    let mut config = Config::new(HardwareAddress::Ip);
+    config.random_seed = seed();
+    let mut port = link.port().ok_or(DOWN)?;
+    Ok(Interface::new(config, &mut port, now))
 }
 
 fn instant(now: Duration) -> Instant {

@@ -79,9 +79,15 @@ fn a_dead_address_is_named_with_the_step() {
 
 #[test]
 fn both_ends_keep_in_step() {
-    let options = parse_line(&options(), "-c 20 --in-step").unwrap();
-    let times = options.addresses.run(&options).unwrap().unwrap();
-    assert_eq!(times.connections(), 20);
+    for line in [
+        "-c 20 --in-step",
+        "-c 20 --in-step --model-port infiniband",
+        "-c 20 --in-step -s fd00::1 --model-port infiniband",
+    ] {
+        let options = parse_line(&options(), line).unwrap();
+        let times = options.addresses.run(&options).unwrap().unwrap();
+        assert_eq!(times.connections(), 20, "{line}");
+    }
 }
 
 /// The program, with a server to which every half-open connection is an old one, as if it were slow.
