@@ -126,6 +126,7 @@ pub(super) const ALL: &[Scenario] = &[
             script: concat!(
                 include_str!("scripts/ours_begin.sh"),
                 include_str!("scripts/manager.sh"),
+                include_str!("scripts/ours_up.sh"),
                 include_str!("scripts/ours.sh")
             ),
             prints: &[
@@ -139,6 +140,31 @@ pub(super) const ALL: &[Scenario] = &[
                 (
                     "example devinfo",
                     "PKEY[  0]:                  0xffff, full member",
+                ),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "connections",
+        about: "our driver on a switch under OpenSM, against Linux by IP: rdma_client, cmtime, a thousand connections at once, \
+                refusals, ends that are killed",
+        functions: 2,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/ours_up.sh"),
+                include_str!("scripts/connections.sh")
+            ),
+            prints: &[
+                ("no listener there", "reason 8 (invalid service ID"),
+                (
+                    "refused there",
+                    r#"reason 28 (rejected by the consumer), and says "\x00\x00\x02""#,
                 ),
             ],
             ..MACHINES

@@ -32,7 +32,16 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
 
 /// The libraries for C, what hands them a device, and the examples that InfiniBand ports are tried with.
 pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
-    const NAMES: [&str; 5] = ["devinfo", "rping", "subnet", "tcp_echo", "ucmatose"];
+    const NAMES: [&str; 8] = [
+        "cmtime",
+        "devinfo",
+        "rdma_client",
+        "rdma_server",
+        "rping",
+        "subnet",
+        "tcp_echo",
+        "ucmatose",
+    ];
     let examples = examples(root, &NAMES)?;
     let programs = NAMES.map(|name| (name, examples.join(name)));
     stripped(
