@@ -43,6 +43,8 @@ struct Options {
     lanes: u32,
     /// Leaves the frames' addresses as they are.
     keep_addresses: bool,
+    /// Lets the ports compress completions.
+    compress: bool,
     /// With cards: ends after so many seconds; 0 goes on.
     #[bpaf(short('t'), argument("SECONDS"), fallback(0), display_fallback)]
     seconds: u64,
@@ -63,6 +65,7 @@ impl Options {
         Forwarding {
             lanes: self.lanes as usize,
             keep_addresses: self.keep_addresses,
+            compress: self.compress,
             frame_len: 1522,
         }
     }

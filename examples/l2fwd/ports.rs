@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bareverbs::verbs::{
-    Config, Cqs, Device, EthernetDomain, EthernetTarget, FlowAction, FlowMatch, FlowRuleInit,
-    FlowSlot, ForwardInit, Forwarder, HashedPackets, LinkLayer, PageChunks, Platform, Qps,
-    Resources, Rqn, RssHash, Srqs,
+    CompressedForwarder, Config, Cqs, Device, EthernetDomain, EthernetError, EthernetTarget,
+    FlowAction, FlowMatch, FlowRuleInit, FlowSlot, ForwardCounters, ForwardError, ForwardInit,
+    Forwarder, FrameCompression, HashedPackets, LinkLayer, PageChunks, Platform, Qps, Resources,
+    Rqn, RssHash, Srqs,
 };
 
 use crate::{PERIOD, Result};
@@ -18,6 +19,8 @@ use crate::{PERIOD, Result};
 pub(crate) struct Forwarding {
     pub(crate) lanes: usize,
     pub(crate) keep_addresses: bool,
+    /// The ports compress completions of what they receive.
+    pub(crate) compress: bool,
     /// Bytes of the longest frame.
     pub(crate) frame_len: u32,
 }
@@ -143,16 +146,36 @@ impl Forwarding {
             devices[0].alloc_ethernet_domain()?,
             devices[1].alloc_ethernet_domain()?,
         ];
-        let lane = |from: usize| {
+        let init = |from: usize| {
             let to = 1 - from;
             let leave_as = [[2, 0, 0, 0, 0, to as u8], domains[to].mac()];
-            let init = ForwardInit {
+            ForwardInit {
                 frame_len: self.frame_len,
                 addresses: (!self.keep_addresses).then_some(leave_as),
                 ..ForwardInit::default()
-            };
-            domains[from].create_forwarder(&pds[from], (&domains[to], &pds[to]), &init)
+            }
         };
+        let to = |from: usize| (&domains[1 - from], &pds[1 - from]);
+        if self.compress {
+            self.with_lanes(devices, &domains, go_on, |from| {
+                let (init, kept) = (init(from), FrameCompression::HASH);
+                domains[from].create_compressed_forwarder(&pds[from], to(from), &init, kept)
+            })
+        } else {
+            self.with_lanes(devices, &domains, go_on, |from| {
+                domains[from].create_forwarder(&pds[from], to(from), &init(from))
+            })
+        }
+    }
+
+    /// With lanes of one kind.
+    fn with_lanes<P: Platform + Send + Sync, F: OneWay + Send>(
+        &self,
+        devices: &[Device<'_, P>; 2],
+        domains: &[EthernetDomain<'_, P>; 2],
+        go_on: &mut dyn FnMut(&Rates) -> bool,
+        lane: impl Fn(usize) -> std::result::Result<F, EthernetError>,
+    ) -> Result<Rates> {
         let mut lanes = Vec::new();
         for _ in 0..self.lanes {
             lanes.push([lane(0)?, lane(1)?]);
@@ -239,12 +262,33 @@ fn spread<'d, 's, P: Platform>(
     Ok((flows, targets, table))
 }
 
+/// A lane's forwarder of either kind.
+trait OneWay {
+    fn forward(&mut self) -> std::result::Result<u32, ForwardError>;
+    fn counters(&self) -> ForwardCounters;
+    fn number(&self) -> Rqn;
+}
+
+macro_rules! one_way {
+    ($($kind:ident),*) => {$(
+        impl<P: Platform> OneWay for $kind<'_, P> {
+            fn forward(&mut self) -> std::result::Result<u32, ForwardError> {
+                $kind::forward(self)
+            }
+            fn counters(&self) -> ForwardCounters {
+                Forwarder::counters(self)
+            }
+            fn number(&self) -> Rqn {
+                Forwarder::number(self)
+            }
+        }
+    )*};
+}
+
+one_way!(Forwarder, CompressedForwarder);
+
 /// Forwards both ways of a lane.
-fn work<P: Platform>(
-    lane: &mut [Forwarder<'_, P>; 2],
-    count: &Count,
-    stop: &AtomicBool,
-) -> Result<()> {
+fn work(lane: &mut [impl OneWay; 2], count: &Count, stop: &AtomicBool) -> Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         let mut went = 0;

@@ -17,6 +17,7 @@ const STREAM: Stream = Stream {
 const LANES: Forwarding = Forwarding {
     lanes: 2,
     keep_addresses: false,
+    compress: false,
     frame_len: 1522,
 };
 
@@ -53,6 +54,18 @@ fn addresses_kept_one_lane_long_frames() {
         ..STREAM
     };
     run(&Bed::new(), one, long);
+}
+
+#[test]
+fn compressed_completions() {
+    for keep_addresses in [false, true] {
+        let forwarding = Forwarding {
+            keep_addresses,
+            compress: true,
+            ..LANES
+        };
+        run(&Bed::new(), forwarding, STREAM);
+    }
 }
 
 #[test]
