@@ -30,7 +30,7 @@ case $me in
     ;;
 esac
 barrier
-[ "$me" = 1 ] || step 60 'forwarder' "setsid /ours/l2fwd --device vfio:$first,vfio:$second -n $lanes > /run/forwarder 2>&1 &
+[ "$me" = 1 ] || step 60 'forwarder' "setsid /ours/l2fwd --device vfio:$first,vfio:$second -n $lanes --compress > /run/forwarder 2>&1 &
     until_true 'grep -q ^all: /run/forwarder'"
 barrier
 # And the forwarder's, by frames that may come out at both of its ports.
