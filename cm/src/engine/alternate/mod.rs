@@ -174,6 +174,23 @@ impl<'s> Engine<'s> {
         Ok(true)
     }
 
+    /// Whether any connection can have an alternate path.
+    #[cfg(feature = "infiniband")]
+    #[inline]
+    pub(crate) fn has_alternate_slots(&self) -> bool {
+        !self.alternates.is_empty()
+    }
+
+    /// The path that the other end asks for, until it is answered.
+    #[cfg(feature = "infiniband")]
+    pub(crate) fn alternate_asked(&self, id: ConnectionId) -> Option<&AlternatePath> {
+        let asked = |alternate: &&AlternateSlot| {
+            matches!(alternate.state, LapState::Received | LapState::MraSent)
+        };
+        let alternate = self.alternate(self.get(id).ok()?).filter(asked)?;
+        Some(&alternate.path)
+    }
+
     /// Exponent of the ACK timeout of a path, by that of its packet lifetime.
     #[cfg(feature = "infiniband")]
     pub(crate) fn ack_timeout(&self, packet_life_time: u8) -> u8 {

@@ -112,6 +112,19 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         Ok(self.engine.alternate_path(connection)?)
     }
 
+    /// What loads the alternate path into the QP of an id that is to have it.
+    #[cold]
+    pub(crate) fn load_attr(&self, index: usize) -> Result<(QpAttr, QpAttrMask), RdmaError> {
+        let connection = self.ids.connection(index, "load_alternate_path")?;
+        let path = match self.ids[index].work.goal {
+            Goal::Load(LoadedFor::Peer) => self.engine.alternate_asked(connection).copied(),
+            _ => self.engine.alternate_path(connection)?,
+        };
+        // An exchange is over with its connection.
+        let path = path.ok_or(RdmaError::NoQp)?;
+        Ok(self.alternate_attr(index, &path))
+    }
+
     /// What loads an alternate path into the QP of an id, and arms it.
     pub(crate) fn alternate_attr(
         &self,
@@ -131,30 +144,29 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         (attr, QpAttrMask::ALT_PATH | QpAttrMask::PATH_MIG_STATE)
     }
 
-    /// The transition to RTS, with the alternate path that came or went with the request.
-    pub(crate) fn with_alternate(
+    /// Adds the alternate path that came or went with the request to the transition to RTS.
+    #[cold]
+    pub(crate) fn add_alternate(
         &self,
         index: usize,
         connection: ConnectionId,
-        (attr, mask): (QpAttr, QpAttrMask),
-    ) -> (QpAttr, QpAttrMask) {
-        match self.engine.alternate_path(connection) {
-            Ok(Some(path)) if self.router.check_alternate(&path).is_ok() => {
-                let (alternate, more) = self.alternate_attr(index, &path);
-                let attr = QpAttr {
-                    alt_ah_attr: alternate.alt_ah_attr,
-                    alt_pkey_index: alternate.alt_pkey_index,
-                    alt_timeout: alternate.alt_timeout,
-                    path_mig_state: alternate.path_mig_state,
-                    ..attr
-                };
-                (attr, mask | more)
-            }
-            _ => (attr, mask),
+        (attr, mask): &mut (QpAttr, QpAttrMask),
+    ) {
+        let path = self.engine.alternate_path(connection);
+        if let Ok(Some(path)) = path
+            && self.router.check_alternate(&path).is_ok()
+        {
+            let (alternate, more) = self.alternate_attr(index, &path);
+            attr.alt_ah_attr = alternate.alt_ah_attr;
+            attr.alt_pkey_index = alternate.alt_pkey_index;
+            attr.alt_timeout = alternate.alt_timeout;
+            attr.path_mig_state = alternate.path_mig_state;
+            *mask |= more;
         }
     }
 
     /// What REP says about the alternate path of the request.
+    #[cold]
     pub(crate) fn failover(&self, connection: ConnectionId) -> Failover {
         let path = self.engine.alternate_path(connection);
         let checked = path.map(|path| path.map(|path| self.router.check_alternate(&path)));
@@ -166,15 +178,24 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
     }
 
     /// A LAP: the QP gets the path before the answer, or the answer is a refusal.
-    pub(crate) fn on_alternate_asked(&mut self, now: Duration, index: usize, path: AlternatePath) {
+    #[cold]
+    pub(crate) fn on_alternate_asked(
+        &mut self,
+        now: Duration,
+        index: usize,
+        connection: ConnectionId,
+    ) {
         let slot = &self.ids[index];
-        let status = match self.router.check_alternate(&path) {
+        let Some(path) = self.engine.alternate_asked(connection) else {
+            return;
+        };
+        let status = match self.router.check_alternate(path) {
             Err(status) => status,
             // The application's own QP is not the manager's to change.
             Ok(()) if !slot.objects.qp.is_made() => AprStatus::UNSUPPORTED,
             Ok(()) if slot.work.is_busy() => AprStatus::REJECTED,
             Ok(()) => {
-                self.ids[index].work.goal = Goal::Load(path, LoadedFor::Peer);
+                self.ids[index].work.goal = Goal::Load(LoadedFor::Peer);
                 return self.begin_work(now, index);
             }
         };
@@ -198,6 +219,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
     }
 
     /// The answer to this end's LAP, or that none came.
+    #[cold]
     pub(crate) fn on_alternate_answered(
         &mut self,
         now: Duration,
@@ -209,8 +231,8 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
             .connection(index, "load_alternate_path")
             .and_then(|connection| Ok(self.engine.alternate_path(connection)?));
         match (status, loaded) {
-            (Some(AprStatus::SUCCESS), Ok(Some(path))) if self.ids[index].objects.qp.is_made() => {
-                self.ids[index].work.goal = Goal::Load(path, LoadedFor::Application);
+            (Some(AprStatus::SUCCESS), Ok(Some(_))) if self.ids[index].objects.qp.is_made() => {
+                self.ids[index].work.goal = Goal::Load(LoadedFor::Application);
                 self.begin_work(now, index);
             }
             (Some(AprStatus::SUCCESS), _) => {
@@ -229,6 +251,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
     }
 
     /// The QP of an id has an alternate path now, or the firmware refused it.
+    #[cold]
     pub(crate) fn alternate_loaded(
         &mut self,
         now: Duration,
@@ -236,7 +259,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         outcome: Result<(), RdmaError>,
     ) {
         let work = &mut self.ids[index].work;
-        let Goal::Load(_, whose) = work.goal else {
+        let Goal::Load(whose) = work.goal else {
             // The connection ended meanwhile.
             return;
         };
@@ -259,6 +282,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
     }
 
     /// The device has moved a QP to its alternate path.
+    #[cold]
     pub(crate) fn on_migrated(&mut self, qpn: Qpn) {
         let Some((index, connection)) = self.connection_of(qpn) else {
             return;
@@ -271,6 +295,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         }
     }
 
+    #[cold]
     pub(crate) fn on_migration_error(&mut self, qpn: Qpn) {
         if let Some((index, connection)) = self.connection_of(qpn)
             && let Ok(Some(_)) = self.engine.alternate_path(connection)

@@ -5,8 +5,6 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
-#[cfg(feature = "infiniband")]
-use crate::engine::AlternatePath;
 use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State, Transport};
 #[cfg(feature = "infiniband")]
 use crate::mad::AprStatus;
@@ -41,7 +39,7 @@ enum Outcome {
     Disconnected(DisconnectCause),
     TimewaitExit,
     #[cfg(feature = "infiniband")]
-    AlternateAsked(AlternatePath),
+    AlternateAsked,
     #[cfg(feature = "infiniband")]
     AlternateAnswered(Option<AprStatus>),
 }
@@ -78,7 +76,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 EventKind::Disconnected { cause, .. } => Outcome::Disconnected(cause),
                 EventKind::TimewaitExit => Outcome::TimewaitExit,
                 #[cfg(feature = "infiniband")]
-                EventKind::AlternatePath { path, .. } => Outcome::AlternateAsked(*path),
+                EventKind::AlternatePath { .. } => Outcome::AlternateAsked,
                 #[cfg(feature = "infiniband")]
                 EventKind::AlternateResponse { status, .. } => Outcome::AlternateAnswered(status),
                 // RoCE has no alternate paths: the engine has no slots for them and refuses by itself.
@@ -136,7 +134,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     self.ids.push(index, EventType::Disconnected, status);
                 }
                 #[cfg(feature = "infiniband")]
-                Outcome::AlternateAsked(path) => self.on_alternate_asked(now, index, path),
+                Outcome::AlternateAsked => self.on_alternate_asked(now, index, connection),
                 #[cfg(feature = "infiniband")]
                 Outcome::AlternateAnswered(status) => {
                     self.on_alternate_answered(now, index, status)

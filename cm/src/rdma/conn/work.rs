@@ -10,6 +10,8 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::qp::{CreateQpError, ModifyError, QpAttr, QpAttrMask, QpState};
 
+#[cfg(feature = "infiniband")]
+use crate::engine::Failover;
 use crate::engine::ReplyParams;
 use crate::mad::{RejectReason, SidrStatus};
 use crate::rdma::id::slot::{NIL, Objects};
@@ -302,10 +304,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 (attr, QpAttrMask::STATE)
             }
             #[cfg(feature = "infiniband")]
-            Move::Load => match slot.work.goal {
-                Goal::Load(path, _) => self.alternate_attr(index, &path),
-                _ => return Err(RdmaError::NoQp),
-            },
+            Move::Load => self.load_attr(index)?,
             // There is no connection to wait for.
             Move::Rtr if slot.id_type.is_datagram() => datagram_attr(QpState::Rtr),
             Move::Rts if slot.id_type.is_datagram() => datagram_attr(QpState::Rts),
@@ -317,9 +316,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                     _ => None,
                 };
                 if next == Move::Rts {
-                    let to_rts = self.hca.rts_attr(slot, &params, depths);
+                    #[cfg_attr(not(feature = "infiniband"), expect(unused_mut))]
+                    let mut to_rts = self.hca.rts_attr(slot, &params, depths);
                     #[cfg(feature = "infiniband")]
-                    let to_rts = self.with_alternate(index, connection, to_rts);
+                    if self.engine.has_alternate_slots() {
+                        self.add_alternate(index, connection, &mut to_rts);
+                    }
                     to_rts
                 } else {
                     let path = self.router.ah_attr_at(&params.address, params.rate);
@@ -492,7 +494,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     ) -> Result<(), RdmaError> {
         let connection = self.ids.connection(index, "accept")?;
         #[cfg(feature = "infiniband")]
-        let failover = self.failover(connection);
+        let failover = match self.engine.has_alternate_slots() {
+            true => self.failover(connection),
+            false => Failover::Accepted,
+        };
         let slot = &mut self.ids[index];
         let (qp_num, srq) = match slot.objects.qp.as_ref() {
             Some(qp) => (qp.qpn().number(), qp.has_srq()),

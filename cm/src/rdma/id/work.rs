@@ -1,8 +1,6 @@
 //! What an id wants of its QP, and what of that is under way: the part of its slot that
 //! [`conn/work.rs`](crate::rdma::conn::work) moves on.
 
-#[cfg(feature = "infiniband")]
-use crate::engine::AlternatePath;
 use crate::rdma::types::param::Asked;
 
 /// What an id wants of its QP, and what is under way.
@@ -59,7 +57,7 @@ pub(crate) enum Goal {
     Serve,
     /// The QP of a connection gets an alternate path; then APR if the peer asked for it.
     #[cfg(feature = "infiniband")]
-    Load(AlternatePath, LoadedFor),
+    Load(LoadedFor),
 }
 
 /// Which end asked for an alternate path.
