@@ -116,6 +116,35 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "migration",
+        about: "our driver over two switches, against Linux: the alternate path of a request, and the cable in use cut under the \
+                connection",
+        functions: 2,
+        model: TWO_SWITCHES,
+        rounds: &[Boot {
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/migration.sh")
+            ),
+            prints: &[
+                ("armed", "path Armed"),
+                ("both ends migrate", "path Migrated, LID"),
+                ("data goes on", "10 replies"),
+                ("data goes on", "LAP ALTERNATE_PATH_ERROR -110"),
+                ("what Linux saw", "cm_rx_duplicates/lap:3"),
+            ],
+            driver_may_warn: &[(
+                "what Linux saw",
+                "unexpected IB CM event",
+                "the manager takes the LAP, and rdma_cm has no use for it",
+            )],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "ours",
         about: "our driver and libraries on a switch under OpenSM, against Linux: paths and groups of OpenSM's, connections \
                 by GID",

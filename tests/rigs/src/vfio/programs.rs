@@ -32,9 +32,10 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
 
 /// The libraries for C, what hands them a device, and the examples that InfiniBand ports are tried with.
 pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "cmtime",
         "devinfo",
+        "migration",
         "rdma_client",
         "rdma_server",
         "rping",
