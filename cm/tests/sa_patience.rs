@@ -406,3 +406,82 @@ fn users_are_redirected() {
     let stray = redirected(&mad, false, 5, 0xffff, 1);
     assert_eq!(users.handle_mad(SECOND, &stray), Taken::NotMine);
 }
+
+/// A table that is redirected: the question again, and all acknowledgements, go there in another transaction.
+#[test]
+fn a_table_is_redirected() {
+    let mut reader = TableReader::new(Config::new(7), vec![0; 1024].leak());
+    let mut mad = [0; MAD_LEN];
+    for (case, same) in [false, true].into_iter().enumerate() {
+        let like = PathRecord::ZERO;
+        reader.ask(SECOND, &like, 0, 9 * SECOND).unwrap();
+        assert!(reader.poll_transmit(SECOND, &mut mad));
+        assert_eq!(reader.redirection(), None);
+        let first = mad;
+        let mut to = redirected(&mad, same, 5, 0xffff, 0x45);
+        if same {
+            to[3] = 0x92;
+        }
+        assert_eq!(reader.handle_mad(SECOND, &to), Taken::Mine);
+        assert!(reader.asks(5) && !reader.asks(6));
+        // Once more from before: it is of no transaction that there is.
+        let _ = reader.handle_mad(SECOND, &to);
+        assert!(reader.table::<PathRecord>().is_none(), "case {case}");
+        assert!(reader.poll_transmit(SECOND, &mut mad));
+        assert_eq!(
+            reader.redirection().map(|to| (to.lid, to.qpn)),
+            Some((5, 0x45))
+        );
+        assert_eq!(
+            (mad[..8].to_vec(), mad[16..].to_vec()),
+            (first[..8].to_vec(), first[16..].to_vec())
+        );
+        assert_ne!(mad[8..16], first[8..16]);
+        // One segment, the first and the last, with one record.
+        let mut segment = answer(&mad, 0);
+        segment[3] = 0x92;
+        segment[24..36].copy_from_slice(&[1, 1, 7, 0, 0, 0, 0, 1, 0, 0, 0, 84]);
+        segment[44..46].copy_from_slice(&[0, 8]);
+        assert_eq!(reader.handle_mad(SECOND, &segment), Taken::Mine);
+        let table = reader
+            .table::<PathRecord>()
+            .expect("done")
+            .expect("a table");
+        assert_eq!(table.len(), 1);
+        assert!(reader.poll_transmit(SECOND, &mut mad));
+        assert_eq!((mad[25], mad[26]), (2, 1), "an acknowledgement");
+        assert_eq!(reader.redirection().map(|to| to.lid), Some(5));
+        assert!(reader.asks(5));
+    }
+    // Redirected twice, to nowhere, and told of another subnet manager.
+    for (hops, lid, error) in [
+        (2, 5, Some(SaError::RedirectedAgain(5))),
+        (
+            1,
+            0,
+            Some(SaError::Senseless {
+                field: "redirect_lid",
+                value: 0,
+            }),
+        ),
+        (1, 5, None),
+    ] {
+        reader
+            .ask(SECOND, &PathRecord::ZERO, 0, 9 * SECOND)
+            .unwrap();
+        for _ in 0..hops {
+            assert!(reader.poll_transmit(SECOND, &mut mad));
+            let _ = reader.redirection();
+            let to = redirected(&mad, false, lid, 0xffff, 1);
+            assert_eq!(reader.handle_mad(SECOND, &to), Taken::Mine);
+        }
+        let Some(error) = error else {
+            reader.subnet_changed(SECOND);
+            assert!(!reader.asks(5) && reader.poll_transmit(SECOND, &mut mad));
+            assert_eq!(reader.redirection(), None);
+            continue;
+        };
+        let found = reader.table::<PathRecord>().expect("an end").err();
+        assert_eq!(found, Some(TableError::Sa(error)));
+    }
+}

@@ -18,7 +18,7 @@ const PKEY_BASE: u16 = 0x7fff;
 /// Queue pairs that take such MADs: not that of subnet management, nor the one that stands for groups.
 const QPNS: core::ops::Range<u32> = 1..0xff_ffff;
 /// A transaction ID is another one where the question was redirected to, so that answers from before do not count.
-const ELSEWHERE: u64 = 1 << 63;
+pub(super) const ELSEWHERE: u64 = 1 << 63;
 /// Exponents of times have five bits everywhere else.
 const LONGEST_LIFE: u8 = 31;
 
@@ -364,7 +364,7 @@ fn sensible(field: &'static str, good: bool, value: impl Into<u64>) -> Result<()
 }
 
 /// Whether a MAD can be sent there: by its LID, from QP1, which is in the default partition.
-fn check_redirection(to: &SaRedirection) -> Result<(), SaError> {
+pub(super) fn check_redirection(to: &SaRedirection) -> Result<(), SaError> {
     sensible("redirect_lid", PORT_LIDS.contains(&to.lid), to.lid)?;
     sensible("redirect_qpn", QPNS.contains(&to.qpn), to.qpn)?;
     sensible("redirect_pkey", to.pkey & PKEY_BASE == PKEY_BASE, to.pkey)

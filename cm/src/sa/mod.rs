@@ -30,8 +30,8 @@
 //! answers that it is busy; each interval is moved by a random part of itself. Each of these exchanges is one MAD each way;
 //! tables are longer ([`TableReader`]).
 //!
-//! A question that is redirected is asked once more where the answer says ([`Client::redirection`]). The port there may not
-//! redirect again. A table is not asked for elsewhere: it ends with [`SaStatus::REDIRECT`].
+//! A question that is redirected is asked once more where the answer says ([`SaUser::redirection`]), at a LID and in the default
+//! partition. The port there may not redirect again.
 //!
 //! What else a port may have with subnet administration is a [`SaUser`] each: [`Subscriptions`] to notices, [`Services`] that
 //! it offers or looks for, and a [`TableReader`]. A program has those that it names, and nothing of the others.

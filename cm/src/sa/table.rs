@@ -4,11 +4,13 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
+use super::client::{ELSEWHERE, check_redirection};
 use super::pace::Pace;
 use super::{Config, Ignored, SaError, SaUser, Taken};
 use crate::mad::sa::{
     InformInfoRecord, McMemberRecord, NodeRecord, PathRecord, RmppStatus, RmppType, SA_DATA,
-    SEGMENT_DATA, SaAttribute, SaHeader, SaMethod, SaStatus, Segment, ServiceRecord,
+    SEGMENT_DATA, SaAttribute, SaHeader, SaMad, SaMethod, SaRedirection, SaStatus, Segment,
+    ServiceRecord,
 };
 use crate::mad::{MAD_LEN, MadError};
 
@@ -213,6 +215,9 @@ pub struct TableReader<'b> {
     state: State,
     reply: Option<Reply>,
     asked: u64,
+    /// Where it is asked, if subnet administration has said so, and where the MAD that was written last goes.
+    redirection: Option<SaRedirection>,
+    written: Option<SaRedirection>,
 }
 
 impl<'b> TableReader<'b> {
@@ -227,6 +232,8 @@ impl<'b> TableReader<'b> {
             state: State::Idle,
             reply: None,
             asked: 0,
+            redirection: None,
+            written: None,
         }
     }
 
@@ -253,6 +260,7 @@ impl<'b> TableReader<'b> {
         like.write(&header, &mut mad)
             .map_err(|error| TableError::Sa(SaError::Mad(error)))?;
         self.asked += 1;
+        self.redirection = None;
         self.transaction_id = transaction_id;
         self.question = Some(TableQuestion {
             mad,
@@ -305,6 +313,51 @@ impl<'b> TableReader<'b> {
 
     fn broken(&mut self, status: RmppStatus) {
         self.give_up(TableError::Broken(status), RmppType::Abort, status);
+    }
+
+    /// From the beginning, there or where subnet administration is: in another transaction, so that what comes from before does
+    /// not count.
+    fn begin_at(&mut self, now: Duration, place: Option<SaRedirection>) {
+        if place.is_some() != self.redirection.is_some() {
+            self.transaction_id ^= ELSEWHERE;
+        }
+        self.redirection = place;
+        if let Some(question) = &mut self.question {
+            question.mad[8..16].copy_from_slice(&self.transaction_id.to_be_bytes());
+        }
+        self.state = State::Asked {
+            pace: Pace::begin(&self.config, now),
+            busy: false,
+        };
+    }
+
+    /// Asks where an answer says, if it says so; false if it does not.
+    fn follow(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> bool {
+        let (Ok(mad), Some(question), State::Asked { .. }) =
+            (SaMad::new(mad), self.question, self.state)
+        else {
+            return false;
+        };
+        let (header, attribute) = (mad.header(), mad.attribute());
+        let kind = (header.method, attribute);
+        let answers = kind == (SaMethod::GetResp, SaAttribute::ClassPortInfo)
+            || header.method == SaMethod::GetTableResp
+                && (attribute == question.attribute || attribute == SaAttribute::ClassPortInfo);
+        let to = mad
+            .redirection()
+            .filter(|_| answers && header.transaction_id == self.transaction_id);
+        let Some(to) = to else {
+            return false;
+        };
+        let outcome = match self.redirection {
+            Some(from) => Err(SaError::RedirectedAgain(from.lid)),
+            None => check_redirection(&to),
+        };
+        match outcome {
+            Ok(()) => self.begin_at(now, Some(to)),
+            Err(error) => self.finish(Err(TableError::Sa(error)), 0),
+        }
+        true
     }
 
     fn take(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Result<(), Ignored> {
@@ -522,6 +575,7 @@ impl SaUser for TableReader<'_> {
                 Reply::End(kind, status) => ((kind, status), (0, 0)),
             };
             Segment::emit(&header, question.attribute, what, numbers, mad);
+            self.written = self.redirection;
             return true;
         }
         let State::Asked { mut pace, busy } = self.state else {
@@ -531,12 +585,25 @@ impl SaUser for TableReader<'_> {
             return false;
         }
         *mad = question.mad;
+        self.written = self.redirection;
         pace.sent(&self.config, now, self.transaction_id);
         self.state = State::Asked { pace, busy };
         true
     }
 
+    fn redirection(&mut self) -> Option<SaRedirection> {
+        self.written.take()
+    }
+
+    /// Also of a table that is there, of which the last segment may come again.
+    fn asks(&self, lid: u16) -> bool {
+        !matches!(self.state, State::Idle) && self.redirection.is_some_and(|to| to.lid == lid)
+    }
+
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) -> Taken {
+        if self.follow(now, mad) {
+            return Taken::Mine;
+        }
         // No other part has MADs of tables.
         if mad[3] != SaMethod::GetTableResp as u8 {
             return Taken::NotMine;
@@ -548,12 +615,10 @@ impl SaUser for TableReader<'_> {
     }
 
     fn subnet_changed(&mut self, now: Duration) {
-        // From the beginning: the records may be others now.
-        if matches!(self.state, State::Arriving(_)) {
-            self.state = State::Asked {
-                pace: Pace::begin(&self.config, now),
-                busy: false,
-            };
+        // The records may be others now, and where they are.
+        let asked = matches!(self.state, State::Asked { .. }) && self.redirection.is_some();
+        if asked || matches!(self.state, State::Arriving(_)) {
+            self.begin_at(now, None);
         }
     }
 
