@@ -33,6 +33,10 @@ const TWO_SWITCHES: &[&str] = &[
     ),
 ];
 
+/// Why the kernel's RDMA CM warns of P_Keys.
+const OUR_QP1: &str =
+    "our QP1 sends all messages in the default partition, also those of connections in another";
+
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "back-to-back",
@@ -169,6 +173,51 @@ pub(super) const ALL: &[Scenario] = &[
                 (
                     "example devinfo",
                     "PKEY[  0]:                  0xffff, full member",
+                ),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "partitions",
+        about: "our interface in another partition beside Linux's child interface, and a subnet administration that stops answering",
+        functions: 2,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/partitions.sh")
+            ),
+            prints: &[
+                ("groups of the partition", "ff12:401b:8001::ffff:ffff"),
+                (
+                    "no answer within the time",
+                    "subnet administration does not answer",
+                ),
+            ],
+            driver_may_warn: &[
+                (
+                    "rping in a partition, our client, their server",
+                    "got different BTH P_Key (0xffff) and primary path P_Key (0x8001)",
+                    OUR_QP1,
+                ),
+                (
+                    "rping in a partition, our client, their server",
+                    "in the future this may cause the request to be dropped",
+                    OUR_QP1,
+                ),
+                (
+                    "example rping in a partition, our client, their server",
+                    "got different BTH P_Key (0xffff) and primary path P_Key (0x8001)",
+                    OUR_QP1,
+                ),
+                (
+                    "example rping in a partition, our client, their server",
+                    "in the future this may cause the request to be dropped",
+                    OUR_QP1,
                 ),
             ],
             ..MACHINES
