@@ -367,6 +367,19 @@ impl Ads {
     }
 }
 
+/// Which small messages come in the entry of their completion: `cs_res` and `cs_req` of the [context](Qpc), 0 for none.
+/// Numbers of `MLX5_RES_SCAT_DATA32_CQE` and so on in Linux's `mlx5/qp.h`.
+pub mod scatter {
+    /// `cs_res`: messages received, of up to 32 bytes.
+    pub const RECEIVES_32: u8 = 0x1;
+    /// `cs_res`: messages received, of up to 64 bytes, in entries of 128.
+    pub const RECEIVES_64: u8 = 0x2;
+    /// `cs_req`: what is read or fetched, up to 32 bytes.
+    pub const RESPONSES_32: u8 = 0x11;
+    /// `cs_req`: what is read or fetched, up to 64 bytes, in entries of 128.
+    pub const RESPONSES_64: u8 = 0x22;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

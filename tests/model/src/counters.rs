@@ -54,6 +54,8 @@ pub struct Stats {
     pub compressed_sessions: u64,
     /// Completions in them.
     pub compressed: u64,
+    /// Completions with the message's data in them.
+    pub scattered_to_cqe: u64,
     /// Event queue entries written.
     pub events: u64,
     /// Interrupts that went to INTx, as MSI-X was off and the command register's interrupt disable bit not set.

@@ -145,6 +145,8 @@ pub(crate) struct Device {
     pub(crate) paused: bool,
     pub(crate) node_description: [u8; 64],
     pub(crate) read_ahead: ReadAhead,
+    /// What goes into the next completion of a queue pair.
+    pub(crate) for_cqe: Vec<u8>,
     pub(crate) quirk_state: QuirkState,
 }
 
@@ -204,6 +206,7 @@ impl Device {
             paused: false,
             node_description: [0; 64],
             read_ahead: ReadAhead::default(),
+            for_cqe: Vec::new(),
             quirk_state: QuirkState::new(&config.quirks),
             caps,
             config,

@@ -249,6 +249,7 @@ syndromes! {
     QpStride = 0x000a_0029, Limit, "CREATE_QP with receive WQEs beyond max_wqe_sz_rq";
     QpAtomic = 0x000a_002a, BadParam, "atomics of the peer without their capability";
     QpStreams = 0x000a_002c, BadParam, "CREATE_QP with streams of a DCI, which are not offered";
+    QpScatter = 0x000a_002e, BadParam, "small messages in completions without the capability, of a service without them, or larger than the entries";
     QpAlternatePath = 0x000a_002d, BadParam, "an alternate path where there are none, or to no port";
 
     SrqExhausted = 0x000b_0001, NoResources, "no shared receive queue left";

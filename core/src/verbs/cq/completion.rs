@@ -22,7 +22,7 @@ pub enum CompletionKind {
 
 /// A completion, decoded field by field on demand (`ibv_wc_read_*`), valid until the next poll.
 #[derive(Debug, Clone, Copy)]
-pub struct Completion<'c>(Current, PhantomData<&'c ()>);
+pub struct Completion<'c>(pub(super) Current, PhantomData<&'c ()>);
 
 impl Entry for Cqe {
     #[inline(always)]

@@ -11,6 +11,7 @@ mod destroying;
 mod entries;
 mod error;
 mod handle;
+mod inline;
 mod raw;
 pub(crate) mod ring;
 mod tasks;
@@ -22,6 +23,7 @@ pub use destroying::DestroyingCq;
 pub use entries::CqEntries;
 pub use error::CqError;
 pub use handle::{CqEvents, CqHandle};
+pub use inline::{InlineData, InlineDataError};
 pub use ring::Unusual;
 pub use tasks::{Next, Ready};
 

@@ -19,6 +19,7 @@ use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
 use crate::platform::Platform;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+use crate::verbs::qp::cqe_scatter::Codes;
 use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
@@ -206,6 +207,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             srq: init.srq.as_ref(),
             cap: &mut init.cap,
             sq_sig_all: init.sq_sig_all,
+            scatter: Codes::NONE,
         };
         CreatingObject::start(class, args).map(CreatingQp::of)
     }

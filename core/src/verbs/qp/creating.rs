@@ -28,6 +28,7 @@ use crate::types::error::CommandError;
 use crate::types::sge::Access;
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueSizes, queue_sizes};
+use crate::verbs::qp::cqe_scatter::Codes;
 use crate::verbs::qp::create::{BlockLayout, Qp};
 use crate::verbs::qp::init::CreateQpError;
 use crate::verbs::qp::kind::QpType;
@@ -108,6 +109,7 @@ pub(crate) struct CreateQpArgs<'a, 'd, P: Platform> {
     pub(crate) srq: Option<&'a SrqHandle<'d, P>>,
     pub(crate) cap: &'a mut QpCap,
     pub(crate) sq_sig_all: bool,
+    pub(crate) scatter: Codes,
 }
 
 impl<P: Platform> CreateQpArgs<'_, '_, P> {
@@ -165,6 +167,7 @@ pub(super) struct Parts<'d, P: Platform> {
     cqs: [Option<CqHandle<'d, P>>; 2],
     srq: Option<SrqHandle<'d, P>>,
     sq_sig_all: bool,
+    scatter: Codes,
 }
 
 impl<'d, P: Platform> CreatingObject<'d, P> {
@@ -329,6 +332,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             cqs: [args.send_cq, args.recv_cq].map(Option::<&CqHandle<'d, P>>::cloned),
             srq: args.srq.cloned(),
             sq_sig_all: args.sq_sig_all,
+            scatter: args.scatter,
         })
     }
 
@@ -418,7 +422,9 @@ impl<'d, P: Platform> Parts<'d, P> {
             .set_pm_state(PathMigration::Migrated.number())
             .set_pd(self.pdn.number())
             .set_cqn_snd(send_cqn)
-            .set_cqn_rcv(recv_cqn);
+            .set_cqn_rcv(recv_cqn)
+            .set_cs_res(self.scatter.cs_res)
+            .set_cs_req(self.scatter.cs_req);
         // Time stamps free running, unless the device has only the kind that it calls default.
         let caps = device.capabilities();
         if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {

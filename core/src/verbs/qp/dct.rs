@@ -16,6 +16,7 @@ use crate::types::sge::Access;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::{QpCap, QpKind};
+use crate::verbs::qp::cqe_scatter::Codes;
 use crate::verbs::qp::creating::{CreateQpArgs, Parts};
 use crate::verbs::qp::init::CreateQpError;
 use crate::verbs::qp::object::QpObject;
@@ -118,6 +119,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             srq: Some(&srq),
             cap: &mut cap,
             sq_sig_all: false,
+            scatter: Codes::NONE,
         };
         args.check()?;
         if init.min_rnr_timer > 31 {

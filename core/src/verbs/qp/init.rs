@@ -111,6 +111,8 @@ pub enum CreateQpError {
     NoXrc,
     /// The device does not have dynamic connections (`dct`).
     NoDc,
+    /// The device, or this type of QP, does not put messages into completions.
+    NoCqeScatter,
     /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
     NoUserIndex,
     /// There is a GSI queue pair already, and the port has one QP1.
@@ -135,6 +137,9 @@ impl fmt::Display for CreateQpError {
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
             Self::NoXrc => f.write_str("the device does not have XRC"),
             Self::NoDc => f.write_str("the device does not have dynamic connections"),
+            Self::NoCqeScatter => {
+                f.write_str("no messages in completions with this device or type of QP")
+            }
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
             Self::GsiTaken => f.write_str(
                 "the port's QP1 is in use: one connection manager of the device owns it",

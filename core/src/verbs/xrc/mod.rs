@@ -41,6 +41,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
+use crate::verbs::qp::cqe_scatter::Codes;
 use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::{CreateQpError, Qp, QpCap, QpKind, XrcRecv};
 use crate::verbs::srq::{Srq, SrqAttr, SrqError};
@@ -138,6 +139,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
             srq: None,
             cap: &mut cap,
             sq_sig_all: false,
+            scatter: Codes::NONE,
         };
         CreatingObject::start(class, args).map(CreatingQp::of)
     }

@@ -6,6 +6,7 @@ mod clocks;
 mod completion_queues;
 mod compressed;
 mod counters;
+mod cqe_scatter;
 mod damage;
 mod datagrams;
 mod dc;

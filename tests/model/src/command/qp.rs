@@ -6,11 +6,12 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::memory::ring::{Ring, RingError};
 use crate::objects::ObjectKind;
+use crate::objects::cq::Cq;
 use crate::objects::qp::{Qp, receive, service};
 use crate::roce::env::QpState;
 use crate::roce::transport::Transport;
 use crate::syndrome::Syndrome;
-use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qpc, QueryQpIn};
+use bareverbs_firmware_cmds::qp::{CreateQpIn, DestroyQpIn, Qpc, QueryQpIn, scatter};
 use bareverbs_firmware_cmds::values::PathMigration;
 
 /// The path migration state of a QP without an alternate path.
@@ -43,6 +44,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     }
     check_type(device, &context)?;
     check_references(device, &context)?;
+    check_scatter(device, &context)?;
     let limit = device.caps.general.log_max_qp_sz();
     if context.log_sq_size() > limit || context.log_rq_size() > limit {
         return Err(Syndrome::QpSize.into());
@@ -137,6 +139,38 @@ fn check_type(device: &Device, context: &Qpc) -> core::result::Result<(), Syndro
         return Err(Syndrome::QpReceiveType);
     }
     Ok(())
+}
+
+/// Small messages in completions: those received on connections, and what is read or fetched on reliable ones, as large
+/// as there is space in the entries of the completion queue.
+fn check_scatter(device: &Device, context: &Qpc) -> core::result::Result<(), Syndrome> {
+    let (receives, responses) = (context.cs_res(), context.cs_req());
+    if receives == 0 && responses == 0 {
+        return Ok(());
+    }
+    let wide = |cqn| {
+        let cq = device.cqs.get(cqn);
+        cq.is_some_and(|cq| Cq::stride(cq.context.cqe_sz()) == 128)
+    };
+    let reliable = context.st() == service::RC;
+    let connected = reliable || context.st() == service::UC;
+    let receives = match receives {
+        0 => true,
+        scatter::RECEIVES_32 => connected,
+        scatter::RECEIVES_64 => connected && wide(context.cqn_rcv()),
+        _ => false,
+    };
+    let responses = match responses {
+        0 => true,
+        scatter::RESPONSES_32 => reliable,
+        scatter::RESPONSES_64 => reliable && wide(context.cqn_snd()),
+        _ => false,
+    };
+    if device.caps.general.sctr_data_cqe() && receives && responses {
+        Ok(())
+    } else {
+        Err(Syndrome::QpScatter)
+    }
 }
 
 fn check_references(device: &Device, context: &Qpc) -> core::result::Result<(), Syndrome> {

@@ -61,6 +61,18 @@ impl Device {
         entry: &mut [u8; SIZE],
         solicited: bool,
     ) -> Result<(), CqDead> {
+        self.complete_behind(io, cqn, &[], entry, solicited)
+    }
+
+    /// The same with at most 64 bytes in front of it, in an entry of 128.
+    pub(crate) fn complete_behind(
+        &mut self,
+        io: &mut Io<'_>,
+        cqn: u32,
+        front: &[u8],
+        entry: &mut [u8; SIZE],
+        solicited: bool,
+    ) -> Result<(), CqDead> {
         let now = self.timer();
         let cq = self.cqs.get_mut(cqn).ok_or(CqDead)?;
         if cq.status != 0 {
@@ -93,7 +105,11 @@ impl Device {
             let stride = Cq::stride(cq.context.cqe_sz());
             // Of 128 bytes, the second half is the completion.
             let at = u64::from(cq.producer & (size - 1)) * stride + (stride - 64);
-            if cq.ring.write(io, at, entry).is_err() {
+            let written = match at.checked_sub(SIZE as u64) {
+                Some(at) if stride > 64 && !front.is_empty() => cq.ring.write(io, at, front),
+                _ => Ok(()),
+            };
+            if written.and(cq.ring.write(io, at, entry)).is_err() {
                 self.fail_cq(io, cqn, STATUS_WRITE_FAIL);
                 return Err(CqDead);
             }

@@ -2,10 +2,11 @@
 
 use crate::bus::io::Io;
 use crate::device::Device;
+use crate::events::completion_queue::CqDead;
 use crate::objects::cqe::{NO_USER_INDEX, entry, put_error};
 use crate::roce::env::{Counter, Domain, RecvCompletion, RecvOp, SendCompletion, Syndrome};
 use bareverbs_firmware_cmds::cqe::{
-    ByteCountWord, HeadersWord, ImmediateWord, OpOwn, Opcode, SlidWord, SourceWord,
+    ByteCountWord, Format, HeadersWord, ImmediateWord, OpOwn, Opcode, SIZE, SlidWord, SourceWord,
 };
 use bareverbs_firmware_cmds::word::Word;
 
@@ -50,6 +51,7 @@ impl Device {
 
     /// A send WQE has ended.
     pub(crate) fn send_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &SendCompletion) {
+        let data = std::mem::take(&mut self.for_cqe);
         match done.result {
             Ok(()) if !done.signaled => return,
             Ok(()) => {}
@@ -71,13 +73,17 @@ impl Device {
             Ok(()) => ByteCountWord(done.byte_len).write(&mut entry),
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
-        if self.complete(io, cqn, &mut entry, false).is_err() {
+        if self
+            .complete_with_data(io, cqn, &data, &mut entry, false)
+            .is_err()
+        {
             self.broken(qpn);
         }
     }
 
     /// A receive WQE has ended.
     pub(crate) fn receive_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &RecvCompletion) {
+        let data = std::mem::take(&mut self.for_cqe);
         if let Err(syndrome) = done.result {
             self.count_failed_receive(qpn, syndrome);
         }
@@ -139,9 +145,43 @@ impl Device {
             }
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
-        if self.complete(io, cqn, &mut entry, solicited).is_err() {
+        if self
+            .complete_with_data(io, cqn, &data, &mut entry, solicited)
+            .is_err()
+        {
             self.broken(qpn);
         }
+    }
+
+    /// Writes a completion, with what is to go into its entry: up to 32 bytes over the fields that only datagrams have, more
+    /// in front of the completion.
+    fn complete_with_data(
+        &mut self,
+        io: &mut Io<'_>,
+        cqn: u32,
+        data: &[u8],
+        entry: &mut [u8; SIZE],
+        solicited: bool,
+    ) -> Result<(), CqDead> {
+        if data.is_empty() {
+            return self.complete(io, cqn, entry, solicited);
+        }
+        self.stats.scattered_to_cqe += 1;
+        let mut last = OpOwn::read(entry);
+        let start = entry.get_mut(..data.len()).filter(|it| it.len() <= 32);
+        let front = match start {
+            Some(start) => {
+                start.copy_from_slice(data);
+                last.set_format(Format::Inline32 as u8);
+                &[]
+            }
+            None => {
+                last.set_format(Format::Inline64 as u8);
+                data
+            }
+        };
+        last.write(entry);
+        self.complete_behind(io, cqn, front, entry, solicited)
     }
 
     fn count_failed_send(&mut self, qpn: u32, syndrome: Syndrome) {

@@ -5,10 +5,11 @@ use crate::device::Device;
 use crate::port::force_loopback;
 use crate::port::lid::LocalDestination;
 use crate::roce::env::{
-    Alternate, Encapsulation, Path, PathMigration, QpConfig, QpKind, QpState, RemoteAccess,
+    Alternate, CqeScatter, Encapsulation, Path, PathMigration, QpConfig, QpKind, QpState,
+    RemoteAccess,
 };
 use bareverbs_firmware_cmds::doorbell::{ReceiveRecord, SendRecord};
-use bareverbs_firmware_cmds::qp::Ads;
+use bareverbs_firmware_cmds::qp::{Ads, scatter};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use bareverbs_firmware_cmds::word::Word;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -177,6 +178,18 @@ impl Device {
             migration: alternate.map_or(PathMigration::Migrated, |_| migration),
             alternate,
             advertise_credits: false,
+            cqe_scatter: CqeScatter {
+                receives: match context.cs_res() {
+                    scatter::RECEIVES_32 => 32,
+                    scatter::RECEIVES_64 => 64,
+                    _ => 0,
+                },
+                responses: match context.cs_req() {
+                    scatter::RESPONSES_32 => 32,
+                    scatter::RESPONSES_64 => 64,
+                    _ => 0,
+                },
+            },
             atomics_big_endian: self.caps.atomic.atomic_req_8B_endianness_mode() == 0,
         })
     }

@@ -216,6 +216,10 @@ impl Env for View<'_, '_> {
         }
     }
 
+    fn scatter_to_cqe(&mut self, data: &[u8]) {
+        self.device.for_cqe.extend_from_slice(data);
+    }
+
     fn count(&mut self, counter: Counter) {
         self.device.count(self.qpn, counter);
     }

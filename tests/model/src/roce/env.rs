@@ -22,6 +22,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use super::counter::Counter;
+pub use super::cqe_scatter::CqeScatter;
 use super::opcode::Service;
 use bareverbs_firmware_cmds::cqe;
 pub use bareverbs_firmware_cmds::values::PathMigration;
@@ -216,6 +217,8 @@ pub struct QpConfig {
     pub alternate: Option<Alternate>,
     /// Whether acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
+    /// Which messages go into their completions.
+    pub cqe_scatter: CqeScatter,
     /// Whether atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
     pub atomics_big_endian: bool,
 }
@@ -688,6 +691,9 @@ pub trait Env {
     /// Puts a frame on the wire (or, for the own address, into the device's loopback queue). The buffer may be another one
     /// afterwards, with whatever content.
     fn transmit(&mut self, frame: &mut Vec<u8>);
+
+    /// Puts data into the next completion, as far as [`QpConfig::cqe_scatter`] allows it.
+    fn scatter_to_cqe(&mut self, data: &[u8]);
 
     /// Counts.
     fn count(&mut self, counter: Counter);

@@ -35,6 +35,7 @@
 
 pub mod codes;
 mod counter;
+mod cqe_scatter;
 mod datagram;
 mod dynamic;
 pub mod env;

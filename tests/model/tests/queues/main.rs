@@ -6,6 +6,7 @@ mod common;
 mod completion_queues;
 mod compression;
 mod counters;
+mod cqe_scatter;
 mod dynamic;
 mod extended_reliable;
 mod force_loopback;

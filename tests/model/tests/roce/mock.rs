@@ -321,6 +321,10 @@ impl Env for Mock {
         self.received.push(completion);
     }
 
+    fn scatter_to_cqe(&mut self, _data: &[u8]) {
+        panic!("no queue pair here has asked for it");
+    }
+
     fn event(&mut self, event: QpEvent) {
         self.events.push(event);
     }
@@ -410,6 +414,7 @@ pub(crate) fn config(kind: QpKind, side: usize, mtu: usize) -> QpConfig {
         min_rnr_timer: 1,
         max_rd_atomic: 4,
         max_dest_rd_atomic: 4,
+        cqe_scatter: CqeScatter::default(),
         log_ack_req_freq: 4,
         access: RemoteAccess {
             read: true,

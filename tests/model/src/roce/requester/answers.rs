@@ -208,7 +208,7 @@ impl Requester {
         if psn != due {
             return self.skipped(true, config, env, now);
         }
-        let Some(message) = self.messages.front() else {
+        let Some(message) = self.messages.get_mut(0) else {
             return Ok(());
         };
         let operation = packet.repr.bth.opcode.operation;
@@ -219,6 +219,11 @@ impl Requester {
         }
         let index = psn.distance(message.first);
         let segments = &message.work.segments;
+        // Without a completion there is no entry for the data.
+        let in_cqe = message.work.signaled
+            && message.packets == 1
+            && (1..=u32::from(config.cqe_scatter.responses)).contains(&message.len);
+        let for_cqe = &mut message.for_cqe;
         let scattered = match (message.work.op, operation) {
             (SendOp::Atomic(_), Operation::AtomicAcknowledge) => {
                 let value = packet.repr.extended.atomic_ack;
@@ -229,7 +234,12 @@ impl Requester {
                 };
                 // As the hardware does, a shorter buffer just gets less.
                 let len = message.len.min(8) as usize;
-                scatter(env, Domain::Own, segments, 0, &bytes[..len])
+                if in_cqe {
+                    for_cqe.extend_from_slice(&bytes[..len]);
+                    Ok(())
+                } else {
+                    scatter(env, Domain::Own, segments, 0, &bytes[..len])
+                }
             }
             (SendOp::Read, op) if op != Operation::AtomicAcknowledge => {
                 let begin = u64::from(index) * config.mtu as u64;
@@ -238,7 +248,12 @@ impl Requester {
                 if last != op.ends() || packet.payload.len() as u64 != expected {
                     return Err(Syndrome::BadResponse);
                 }
-                scatter(env, Domain::Own, segments, begin, packet.payload)
+                if in_cqe {
+                    for_cqe.extend_from_slice(packet.payload);
+                    Ok(())
+                } else {
+                    scatter(env, Domain::Own, segments, begin, packet.payload)
+                }
             }
             _ => return Err(Syndrome::BadResponse),
         };

@@ -16,6 +16,8 @@ pub(super) struct Message {
     pub(super) failed: Option<Syndrome>,
     /// [`SendOp::Local`] only.
     pub(super) executed: bool,
+    /// What came for it and goes into its completion.
+    pub(super) for_cqe: Vec<u8>,
 }
 
 impl Message {

@@ -167,6 +167,7 @@ impl Requester {
     /// Fetches the next WQE; what is wrong with it is kept until its turn to complete.
     fn fetch(&mut self, config: &QpConfig, env: &mut dyn Env) -> bool {
         let message = self.messages.next_slot();
+        message.for_cqe.clear();
         let work = &mut message.work;
         work.clear();
         let mut failed = match env.next_send(work) {
@@ -355,6 +356,9 @@ impl Requester {
                 SendOp::Atomic(_) => 8,
                 _ => front.len,
             };
+            if !front.for_cqe.is_empty() {
+                env.scatter_to_cqe(&front.for_cqe);
+            }
             complete(env, &front.work, byte_len, Ok(()));
             self.pop();
         }

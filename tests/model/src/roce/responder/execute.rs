@@ -70,14 +70,21 @@ impl Responder {
         if total > u64::from(MAX_MESSAGE.min(config.max_message)) {
             return Err(Fault::INVALID_REQUEST);
         }
-        scatter(
-            env,
-            self.domain,
-            &self.recv.segments,
-            u64::from(received),
-            packet.payload,
-        )
-        .map_err(|_| Fault::local(Syndrome::LocalProtection))?;
+        // With immediate data or without; the key of the buffer is not asked for.
+        let operation = bth.opcode.operation;
+        let in_cqe = operation.begins()
+            && operation.ends()
+            && (1..=usize::from(config.cqe_scatter.receives)).contains(&packet.payload.len());
+        if !in_cqe {
+            scatter(
+                env,
+                self.domain,
+                &self.recv.segments,
+                u64::from(received),
+                packet.payload,
+            )
+            .map_err(|_| Fault::local(Syndrome::LocalProtection))?;
+        }
         if !bth.opcode.operation.ends() {
             self.receiving = Receiving::Send {
                 received: total as u32,
@@ -95,6 +102,9 @@ impl Responder {
             _ => RecvOp::Send,
         };
         self.receiving = Receiving::Nothing;
+        if in_cqe {
+            env.scatter_to_cqe(packet.payload);
+        }
         self.complete(env, op, total as u32, bth.solicited);
         Ok(Step::Executed)
     }

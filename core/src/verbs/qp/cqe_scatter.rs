@@ -1,0 +1,84 @@
+//! Small messages in the entries of their completions (scatter to CQE), which saves the device a write to memory.
+
+use bareverbs_firmware_cmds::qp::scatter;
+
+use crate::device::in_flight::SlotClass;
+use crate::platform::Platform;
+use crate::verbs::pd::Pd;
+use crate::verbs::qp::caps::QpKind;
+use crate::verbs::qp::create::Qp;
+use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
+use crate::verbs::qp::init::{CreateQpError, QpInitAttr};
+use crate::verbs::qp::kind::QpType;
+
+/// Which messages of up to 32 bytes come in the entries of their completions: `cs_res` and `cs_req` of the QP context, what
+/// libmlx5 asks for with `MLX5_SCATTER_TO_CQE`. They are not in the buffer of the work request then;
+/// [`Completion::inline_data`](crate::cq::Completion::inline_data) has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CqeScatter {
+    /// Messages received, of RC and UC QPs.
+    pub receives: bool,
+    /// What RC QPs read and fetch by requests that report their completion; of others it goes to memory.
+    pub responses: bool,
+}
+
+/// The same as the context has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Codes {
+    pub(crate) cs_res: u8,
+    pub(crate) cs_req: u8,
+}
+
+impl Codes {
+    pub(crate) const NONE: Self = Self {
+        cs_res: 0,
+        cs_req: 0,
+    };
+}
+
+impl<'d, P: Platform> Pd<'d, P> {
+    /// As [`create_qp`](Self::create_qp), of a QP with small messages in the entries of its completions.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateQpError::NoCqeScatter`] if the device (`sctr_data_cqe`) or the type of QP does not have that.
+    pub fn create_qp_with_cqe_scatter<T: QpType>(
+        &self,
+        init: &mut QpInitAttr<'_, 'd, P>,
+        which: CqeScatter,
+    ) -> Result<Qp<'d, P, T>, CreateQpError> {
+        let reliable = T::KIND == QpKind::Rc;
+        let connected = reliable || T::KIND == QpKind::Uc;
+        let offered = self.device.capabilities().hca.sctr_data_cqe();
+        if !offered || !connected || which.responses && !reliable {
+            return Err(CreateQpError::NoCqeScatter);
+        }
+        let mut handles = init.handles();
+        let args = CreateQpArgs {
+            kind: T::KIND,
+            device: self.device,
+            pdn: Some(self.pdn()),
+            xrcdn: None,
+            send_cq: Some(&handles.send_cq),
+            recv_cq: Some(&handles.recv_cq),
+            srq: handles.srq.as_ref(),
+            cap: &mut handles.cap,
+            sq_sig_all: handles.sq_sig_all,
+            scatter: Codes {
+                cs_res: if which.receives {
+                    scatter::RECEIVES_32
+                } else {
+                    0
+                },
+                cs_req: if which.responses {
+                    scatter::RESPONSES_32
+                } else {
+                    0
+                },
+            },
+        };
+        let begun = CreatingObject::start(SlotClass::Ordinary, args).map(CreatingQp::of);
+        init.cap = handles.cap;
+        begun?.wait()
+    }
+}

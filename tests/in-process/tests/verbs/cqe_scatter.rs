@@ -1,0 +1,206 @@
+//! Small messages in the entries of their completions: what arrives is what a byte array says, and where it should.
+
+use bareverbs_core::cq::{CqEntries, CqeSize};
+use bareverbs_core::qp::{Connected, CqeScatter};
+use bareverbs_core::{
+    CqInit, CreateQpError, Inline, QpInitAttr, QpType, Rc, SendFlags, Uc, Ud, WcOpcode, WcStatus,
+};
+use connectx_model::Config as Card;
+
+use crate::lab::{CAP, End, Lab, MS, SIGNALED, SILENT, lab, lab_with, pattern};
+
+const BOTH: CqeScatter = CqeScatter {
+    receives: true,
+    responses: true,
+};
+
+const RECEIVES: CqeScatter = CqeScatter {
+    receives: true,
+    responses: false,
+};
+
+/// A card that offers it.
+fn offering(mut card: Card) -> Card {
+    card.general.set_sctr_data_cqe(true);
+    card.general_max.set_sctr_data_cqe(true);
+    card
+}
+
+fn end<'d, T: QpType>(lab: &Lab<'d>, node: usize, size: CqeSize, which: CqeScatter) -> End<'d, T> {
+    let side = &lab.sides[node];
+    let mut plan = CqInit::new(127);
+    plan.entries = CqEntries::new(None, size);
+    let cq = side.device.create_cq(plan).expect("CQ");
+    let mut init = QpInitAttr {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: CAP,
+        sq_sig_all: false,
+    };
+    let made = side.pd.create_qp_with_cqe_scatter::<T>(&mut init, which);
+    let qp = made.expect("QP");
+    let access = lab.access(node);
+    let buffer = side.pd.alloc_buffer(1 << 16, access).expect("buffer");
+    End { qp, cq, buffer }
+}
+
+/// What the next completion is of, how long its message is, and what of it the entry has.
+fn next<T: QpType>(lab: &Lab<'_>, end: &mut End<'_, T>) -> (WcOpcode, usize, Option<Vec<u8>>) {
+    lab.pause(MS);
+    let completion = end.cq.poll().expect("the CQ works").expect("a completion");
+    assert_eq!(completion.status(), WcStatus::Success);
+    let data = completion.inline_data().expect("as asked for");
+    let len = completion.byte_len() as usize;
+    (completion.opcode(), len, data.map(|data| data.to_vec()))
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Posts a read of what lies at the beginning of one buffer to that of another.
+type Read<T> = fn(&mut End<'_, T>, &End<'_, T>, SendFlags, usize);
+
+fn read(a: &mut End<'_, Rc>, b: &End<'_, Rc>, flags: SendFlags, len: usize) {
+    let (to, from) = (a.sge(0, len), b.remote(0));
+    let mut queue = a.qp.send_queue().batch();
+    queue.read(0, flags, from, &[to]).unwrap();
+}
+
+/// Drawn sends and reads of up to 40 bytes, in queues of this type.
+fn traffic<T: Connected>(seed: u64, size: CqeSize, which: CqeScatter, read: Option<Read<T>>) {
+    lab_with(offering, |lab| {
+        let mut dice = Dice(seed * 2 + 1);
+        let mut ends = [end::<T>(lab, 0, size, which), end::<T>(lab, 1, size, which)];
+        lab.connect(&mut ends, &|_| {});
+        let [mut a, mut b] = ends;
+        let mut expected = 0;
+        for round in 0..200 {
+            let len = dice.below(41) as usize;
+            let inside = (1..=32).contains(&len);
+            let (id, blank) = (seed << 16 | round, 0xee_u8);
+            let data = pattern(len, id);
+            let read = read.filter(|_| dice.below(2) == 0);
+            let reads = read.is_some();
+            let told = if let Some(read) = read {
+                b.fill(0, 64, id);
+                a.buffer.fill(0, 64, blank).unwrap();
+                let silent = dice.below(4) == 0;
+                if silent {
+                    read(&mut a, &b, SILENT, len.max(1));
+                }
+                read(&mut a, &b, SIGNALED, len.max(1));
+                if silent {
+                    // Its data have no entry: they are in memory, the others are not.
+                    let (opcode, read, told) = next(lab, &mut a);
+                    assert_eq!(
+                        (opcode, read),
+                        (WcOpcode::RdmaRead, len.max(1)),
+                        "{seed} {round}"
+                    );
+                    a.assert_pattern(0, len.max(1), id);
+                    assert_eq!(told.is_some(), len <= 32, "{seed} {round}");
+                    expected += u64::from(len <= 32);
+                    continue;
+                }
+                let (opcode, read, told) = next(lab, &mut a);
+                assert_eq!(
+                    (opcode, read),
+                    (WcOpcode::RdmaRead, len.max(1)),
+                    "{seed} {round}"
+                );
+                if let Some(told) = &told {
+                    assert_eq!(told, &pattern(64, id)[..len.max(1)], "{seed} {round}");
+                }
+                assert_eq!(told.is_some(), len <= 32, "{seed} {round}");
+                told
+            } else {
+                b.buffer.fill(0, 64, blank).unwrap();
+                b.receive(id, 0, 64);
+                let mut queue = a.qp.send_queue().batch();
+                queue
+                    .send(id, SIGNALED | SendFlags::SOLICITED, Inline(&data))
+                    .unwrap();
+                drop(queue);
+                let (opcode, sent, none) = next(lab, &mut a);
+                assert_eq!(
+                    (opcode, sent, none),
+                    (WcOpcode::Send, len, None),
+                    "{seed} {round}"
+                );
+                let (opcode, received, told) = next(lab, &mut b);
+                assert_eq!((opcode, received), (WcOpcode::Recv, len), "{seed} {round}");
+                assert_eq!(told, inside.then_some(data), "{seed} {round}");
+                told
+            };
+            let (end, len) = if reads { (&a, len.max(1)) } else { (&b, len) };
+            let mut memory = [0; 64];
+            end.buffer.copy_out(0, &mut memory).unwrap();
+            match told {
+                Some(_) => assert_eq!(memory, [blank; 64], "{seed} {round}"),
+                None => assert_eq!(memory[..len], pattern(64, id)[..len], "{seed} {round}"),
+            }
+            expected += u64::from(told.is_some());
+        }
+        let counted = [0, 1].map(|node| {
+            lab.world
+                .with_model(node, |model| model.stats().scattered_to_cqe)
+        });
+        assert_eq!(counted[0] + counted[1], expected, "{seed}");
+        assert!(expected > 20, "{seed}");
+    });
+}
+
+#[test]
+fn small_messages_come_in_completions() {
+    for seed in 1..4 {
+        traffic::<Rc>(seed, CqeSize::Bytes64, BOTH, Some(read));
+        traffic::<Rc>(seed, CqeSize::Bytes128, BOTH, Some(read));
+        traffic::<Rc>(seed, CqeSize::Bytes128Padded, RECEIVES, None);
+        traffic::<Uc>(seed, CqeSize::Bytes64, RECEIVES, None);
+    }
+}
+
+#[test]
+fn what_is_fetched_comes_in_the_completion() {
+    lab_with(offering, |lab| {
+        let mut ends = [0, 1].map(|node| end::<Rc>(lab, node, CqeSize::Bytes64, BOTH));
+        lab.connect(&mut ends, &|_| {});
+        let [mut a, b] = ends;
+        b.buffer.copy_in(0, &41_u64.to_le_bytes()).unwrap();
+        let result = a.sge(0, 8);
+        let at = b.remote(0);
+        let mut queue = a.qp.send_queue().batch();
+        queue.fetch_add(1, SIGNALED, at, 1, result).unwrap();
+        queue.compare_swap(2, SIGNALED, at, 42, 7, result).unwrap();
+        drop(queue);
+        let bytes = |value: u64| Some(value.to_le_bytes().to_vec());
+        assert_eq!(next(lab, &mut a), (WcOpcode::FetchAdd, 8, bytes(41)));
+        assert_eq!(next(lab, &mut a), (WcOpcode::CompSwap, 8, bytes(42)));
+    });
+}
+
+#[test]
+fn refused_without_the_capability_and_on_other_types() {
+    fn refused<T: QpType>(lab: &Lab<'_>, which: CqeScatter) -> bool {
+        let side = &lab.sides[0];
+        let cq = side.device.create_cq(CqInit::new(7)).expect("CQ");
+        let mut init = QpInitAttr::new(&cq, 4);
+        let made = side.pd.create_qp_with_cqe_scatter::<T>(&mut init, which);
+        matches!(made, Err(CreateQpError::NoCqeScatter))
+    }
+    lab(|lab| assert!(refused::<Rc>(lab, RECEIVES)));
+    lab_with(offering, |lab| {
+        assert!(!refused::<Rc>(lab, BOTH));
+        assert!(refused::<Ud>(lab, RECEIVES));
+        assert!(refused::<Uc>(lab, BOTH));
+    });
+}
