@@ -89,7 +89,7 @@ impl fmt::Display for CmError {
                 write!(f, "an alternate path is being talked about: {state:?}")
             }
             Self::NoAlternatePathAsked => {
-                f.write_str("the other end does not wait for an answer about an alternate path")
+                f.write_str("no answer about an alternate path is awaited")
             }
             Self::AlternatePathWithoutLid => {
                 f.write_str("the alternate path has no LID of this end")

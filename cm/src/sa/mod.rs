@@ -180,13 +180,10 @@ impl fmt::Display for SaError {
             Self::Status(status) => write!(f, "subnet administration says no: {status}"),
             Self::Senseless { field, value } => write!(
                 f,
-                "the answer of subnet administration makes no sense: {field} = {value:#x}"
+                "subnet administration answers nonsense: {field} = {value:#x}"
             ),
             Self::RedirectedAgain(lid) => {
-                write!(
-                    f,
-                    "subnet administration's redirection to LID {lid:#x} goes on from there"
-                )
+                write!(f, "redirected again at LID {lid:#x}")
             }
             Self::Mad(error) => error.fmt(f),
             Self::NoSlots { what, capacity } => {

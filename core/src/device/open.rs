@@ -492,7 +492,7 @@ impl<'s, P: Platform> Device<'s, P> {
             self.blue_flame = BlueFlame::new(uar, self.capabilities.hca.log_bf_reg_size());
             return Ok(());
         }
-        log::warn!("the platform has no write-combining page: doorbells instead of BlueFlame");
+        log::warn!("no write-combining page: doorbells instead of BlueFlame");
         let mut dealloc = DeallocUarIn::new();
         dealloc.set_uar(uar.number());
         self.execute(&dealloc).at(step).map(drop)

@@ -220,7 +220,7 @@ impl PageSupply {
             },
             ManagePages::CannotGive => {
                 if let Err(failure) = result {
-                    log::warn!("the refusal of the firmware's page request failed: {failure}");
+                    log::warn!("refusing the firmware's pages failed: {failure}");
                 }
             }
         }

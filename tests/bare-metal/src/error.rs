@@ -46,9 +46,7 @@ pub enum MachineError {
 impl fmt::Display for MachineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoStartInfo => {
-                f.write_str("the boot loader gives no information about the machine")
-            }
+            Self::NoStartInfo => f.write_str("no boot information"),
             Self::NoMemory => f.write_str("there is no memory beside the image"),
             Self::NoAcpi => f.write_str("there are no ACPI tables"),
             Self::NoTable(name) => write!(f, "ACPI has no usable table {name}"),

@@ -341,7 +341,7 @@ impl fmt::Display for RdmaError {
             Self::NoDevice(address) => {
                 write!(
                     f,
-                    "{address} is not an address of this device: not in its GID table (RoCE v2, or the resolver's version)"
+                    "{address} is not in the GID table (RoCE v2, or the resolver's version)"
                 )
             }
             Self::FamilyMismatch => {

@@ -137,13 +137,9 @@ impl fmt::Display for CreateQpError {
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
             Self::NoXrc => f.write_str("the device does not have XRC"),
             Self::NoDc => f.write_str("the device does not have dynamic connections"),
-            Self::NoCqeScatter => {
-                f.write_str("no messages in completions with this device or type of QP")
-            }
+            Self::NoCqeScatter => f.write_str("no scatter to CQE"),
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
-            Self::GsiTaken => f.write_str(
-                "the port's QP1 is in use: one connection manager of the device owns it",
-            ),
+            Self::GsiTaken => f.write_str("QP1 is in use by the device's connection manager"),
             Self::NoSlot { limit } => {
                 write!(f, "the device's storage holds {limit} QPs, all are in use")
             }
