@@ -166,6 +166,9 @@ impl Device {
         if data.is_empty() {
             return self.complete(io, cqn, entry, solicited);
         }
+        if self.stats.scattered_to_cqe == 0 {
+            log::info!("CQ {cqn:#x}: the first message in the entry of its completion");
+        }
         self.stats.scattered_to_cqe += 1;
         let mut last = OpOwn::read(entry);
         let start = entry.get_mut(..data.len()).filter(|it| it.len() <= 32);
