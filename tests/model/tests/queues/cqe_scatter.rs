@@ -7,11 +7,12 @@ use crate::common::Node;
 use crate::common::queues::*;
 use crate::{SEND, refused};
 
-fn offering() -> Pair {
+/// Two cards that do not offer it.
+fn lacking() -> Pair {
     Pair::of([1, 2].map(|unit| {
         let mut config = Config::new(unit);
-        config.general.set_sctr_data_cqe(true);
-        config.general_max.set_sctr_data_cqe(true);
+        config.general.set_sctr_data_cqe(false);
+        config.general_max.set_sctr_data_cqe(false);
         config
     }))
 }
@@ -51,7 +52,7 @@ fn create(
 #[test]
 fn data_lie_where_a_library_looks() {
     for (cqe_sz, cs_res, most) in [(0, 1, 32), (1, 1, 32), (1, 2, 64), (2, 2, 64)] {
-        let mut pair = offering();
+        let mut pair = Pair::new();
         let [pd_a, pd_b] = pair.pd;
         let (mut a, _) = create(&mut pair.a, pd_a, (RC, cqe_sz), [0, 0]).unwrap();
         let (mut b, cq) = create(&mut pair.b, pd_b, (RC, cqe_sz), [cs_res, 0]).unwrap();
@@ -87,7 +88,7 @@ fn data_lie_where_a_library_looks() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let mut pair = offering();
+    let mut pair = Pair::new();
     let pd = pair.pd[0];
     for (kind, codes, allowed) in [
         ((RC, 0), [1, 0x11], true),
@@ -103,7 +104,7 @@ fn what_cannot_be_is_refused() {
         let made = create(&mut pair.a, pd, kind, codes);
         assert_eq!(made.is_ok(), allowed, "{kind:?} {codes:x?}");
     }
-    let mut without = Pair::new();
+    let mut without = lacking();
     let pd = without.pd[0];
     assert!(create(&mut without.a, pd, (RC, 0), [1, 0]).is_err());
 }
