@@ -65,6 +65,7 @@ impl Device {
     }
 
     /// The same with at most 64 bytes in front of it, in an entry of 128.
+    #[inline(always)]
     pub(crate) fn complete_behind(
         &mut self,
         io: &mut Io<'_>,

@@ -51,7 +51,6 @@ impl Device {
 
     /// A send WQE has ended.
     pub(crate) fn send_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &SendCompletion) {
-        let data = std::mem::take(&mut self.for_cqe);
         match done.result {
             Ok(()) if !done.signaled => return,
             Ok(()) => {}
@@ -73,17 +72,13 @@ impl Device {
             Ok(()) => ByteCountWord(done.byte_len).write(&mut entry),
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
-        if self
-            .complete_with_data(io, cqn, &data, &mut entry, false)
-            .is_err()
-        {
+        if self.complete_with_data(io, cqn, &mut entry, false).is_err() {
             self.broken(qpn);
         }
     }
 
     /// A receive WQE has ended.
     pub(crate) fn receive_completed(&mut self, io: &mut Io<'_>, qpn: u32, done: &RecvCompletion) {
-        let data = std::mem::take(&mut self.for_cqe);
         if let Err(syndrome) = done.result {
             self.count_failed_receive(qpn, syndrome);
         }
@@ -146,26 +141,39 @@ impl Device {
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
         if self
-            .complete_with_data(io, cqn, &data, &mut entry, solicited)
+            .complete_with_data(io, cqn, &mut entry, solicited)
             .is_err()
         {
             self.broken(qpn);
         }
     }
 
-    /// Writes a completion, with what is to go into its entry: up to 32 bytes over the fields that only datagrams have, more
-    /// in front of the completion.
+    /// Writes a completion, with what is to go into its entry.
+    #[inline(always)]
     fn complete_with_data(
         &mut self,
         io: &mut Io<'_>,
         cqn: u32,
-        data: &[u8],
         entry: &mut [u8; SIZE],
         solicited: bool,
     ) -> Result<(), CqDead> {
-        if data.is_empty() {
-            return self.complete(io, cqn, entry, solicited);
+        if self.for_cqe.is_empty() {
+            self.complete(io, cqn, entry, solicited)
+        } else {
+            self.complete_around(io, cqn, entry, solicited)
         }
+    }
+
+    /// Up to 32 bytes go over the fields that only datagrams have, more in front of the completion.
+    #[cold]
+    fn complete_around(
+        &mut self,
+        io: &mut Io<'_>,
+        cqn: u32,
+        entry: &mut [u8; SIZE],
+        solicited: bool,
+    ) -> Result<(), CqDead> {
+        let data = std::mem::take(&mut self.for_cqe);
         if self.stats.scattered_to_cqe == 0 {
             log::info!("CQ {cqn:#x}: the first message in the entry of its completion");
         }
@@ -174,13 +182,13 @@ impl Device {
         let start = entry.get_mut(..data.len()).filter(|it| it.len() <= 32);
         let front = match start {
             Some(start) => {
-                start.copy_from_slice(data);
+                start.copy_from_slice(&data);
                 last.set_format(Format::Inline32 as u8);
                 &[]
             }
             None => {
                 last.set_format(Format::Inline64 as u8);
-                data
+                data.as_slice()
             }
         };
         last.write(entry);

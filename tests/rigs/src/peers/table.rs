@@ -43,7 +43,7 @@ impl Shape {
 /// (`uct_ib_mlx5_iface_cqe_unzip`), and its program here does not have them yet. Nor does any have sends of dynamic connections,
 /// which both peers could. Neither forwards frames, as DPDK's driver does: that needs a card, so `cargo rig drivers dpdk-count`
 /// counts it on the model, and `docs/benchmarks.md` has it behind the table.
-const NOT_COMPARED: [&str; 3] = ["poll_compressed", "send_dc", "l2fwd"];
+const NOT_COMPARED: [&str; 4] = ["poll_compressed", "send_dc", "l2fwd", "l2fwd_compressed"];
 
 const SEND: &[&str] = &["send__wr", "send__post_send"];
 const SEND_INLINE: &[&str] = &["send_inline__wr", "send_inline__post_send"];

@@ -220,7 +220,8 @@ impl Requester {
         let index = psn.distance(message.first);
         let segments = &message.work.segments;
         // Without a completion there is no entry for the data.
-        let in_cqe = message.work.signaled
+        let in_cqe = config.cqe_scatter.responses != 0
+            && message.work.signaled
             && message.packets == 1
             && (1..=u32::from(config.cqe_scatter.responses)).contains(&message.len);
         let for_cqe = &mut message.for_cqe;

@@ -72,7 +72,8 @@ impl Responder {
         }
         // With immediate data or without; the key of the buffer is not asked for.
         let operation = bth.opcode.operation;
-        let in_cqe = operation.begins()
+        let in_cqe = config.cqe_scatter.receives != 0
+            && operation.begins()
             && operation.ends()
             && (1..=usize::from(config.cqe_scatter.receives)).contains(&packet.payload.len());
         if !in_cqe {
