@@ -7,7 +7,7 @@ use crate::platform::Platform;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::Qp;
-use crate::verbs::qp::creating::{CreateQpArgs, CreatingObject, CreatingQp};
+use crate::verbs::qp::creating::{Codes, CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::kind::QpType;
 
@@ -20,20 +20,6 @@ pub struct CqeScatter {
     pub receives: bool,
     /// What RC QPs read and fetch by requests that report their completion; of others it goes to memory.
     pub responses: bool,
-}
-
-/// The same as the context has it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Codes {
-    pub(crate) cs_res: u8,
-    pub(crate) cs_req: u8,
-}
-
-impl Codes {
-    pub(crate) const NONE: Self = Self {
-        cs_res: 0,
-        cs_req: 0,
-    };
 }
 
 impl<'d, P: Platform> Pd<'d, P> {

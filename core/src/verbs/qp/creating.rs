@@ -28,7 +28,6 @@ use crate::types::error::CommandError;
 use crate::types::sge::Access;
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueSizes, queue_sizes};
-use crate::verbs::qp::cqe_scatter::Codes;
 use crate::verbs::qp::create::{BlockLayout, Qp};
 use crate::verbs::qp::init::CreateQpError;
 use crate::verbs::qp::kind::QpType;
@@ -94,6 +93,20 @@ impl<P: Platform, T: QpType> fmt::Debug for CreatingQp<'_, P, T> {
             .field("posted", &self.is_posted())
             .finish_non_exhaustive()
     }
+}
+
+/// Which messages go into their completions, as the context has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Codes {
+    pub(crate) cs_res: u8,
+    pub(crate) cs_req: u8,
+}
+
+impl Codes {
+    pub(crate) const NONE: Self = Self {
+        cs_res: 0,
+        cs_req: 0,
+    };
 }
 
 /// What a QP is made of.

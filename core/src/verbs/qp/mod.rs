@@ -31,7 +31,7 @@ mod alternate;
 pub mod attr;
 pub mod caps;
 mod connect;
-pub(crate) mod cqe_scatter;
+mod cqe_scatter;
 pub(crate) mod create;
 pub(crate) mod creating;
 mod dci;
