@@ -7,7 +7,7 @@ use crate::platform::Platform;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::Qp;
-use crate::verbs::qp::creating::{Codes, CreateQpArgs, CreatingObject, CreatingQp};
+use crate::verbs::qp::creating::Codes;
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::kind::QpType;
 
@@ -39,32 +39,11 @@ impl<'d, P: Platform> Pd<'d, P> {
         if !offered || !connected || which.responses && !reliable {
             return Err(CreateQpError::NoCqeScatter);
         }
-        let mut handles = init.handles();
-        let args = CreateQpArgs {
-            kind: T::KIND,
-            device: self.device,
-            pdn: Some(self.pdn()),
-            xrcdn: None,
-            send_cq: Some(&handles.send_cq),
-            recv_cq: Some(&handles.recv_cq),
-            srq: handles.srq.as_ref(),
-            cap: &mut handles.cap,
-            sq_sig_all: handles.sq_sig_all,
-            scatter: Codes {
-                cs_res: if which.receives {
-                    scatter::RECEIVES_32
-                } else {
-                    0
-                },
-                cs_req: if which.responses {
-                    scatter::RESPONSES_32
-                } else {
-                    0
-                },
-            },
+        let code = |wanted, code| if wanted { code } else { 0 };
+        let codes = Codes {
+            cs_res: code(which.receives, scatter::RECEIVES_32),
+            cs_req: code(which.responses, scatter::RESPONSES_32),
         };
-        let begun = CreatingObject::start(SlotClass::Ordinary, args).map(CreatingQp::of);
-        init.cap = handles.cap;
-        begun?.wait()
+        self.begin_qp(SlotClass::Ordinary, init, codes)?.wait()
     }
 }

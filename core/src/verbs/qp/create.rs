@@ -135,7 +135,8 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitAttr<'_, 'd, P>,
     ) -> Result<Qp<'d, P, T>, CreateQpError> {
-        self.begin_qp(SlotClass::Ordinary, init)?.wait()
+        self.begin_qp(SlotClass::Ordinary, init, Codes::NONE)?
+            .wait()
     }
 
     /// The same on CQs and an SRQ that another caller owns. (If all slots are in use, that of a destroyed QP may become
@@ -144,7 +145,8 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitHandles<'d, P>,
     ) -> Result<Qp<'d, P, T>, CreateQpError> {
-        self.begin_qp_by_handles(SlotClass::Ordinary, init)?.wait()
+        self.begin_qp_by_handles(SlotClass::Ordinary, init, Codes::NONE)?
+            .wait()
     }
 
     /// Begins to create a QP, and waits for nothing: `init.cap` is updated, what comes is the QP
@@ -153,21 +155,22 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitAttr<'_, 'd, P>,
     ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        self.begin_qp(SlotClass::Begun, init)
+        self.begin_qp(SlotClass::Begun, init, Codes::NONE)
     }
 
-    fn begin_qp<T: QpType>(
+    pub(crate) fn begin_qp<T: QpType>(
         &self,
         class: SlotClass,
         init: &mut QpInitAttr<'_, 'd, P>,
+        scatter: Codes,
     ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
         let mut handles = init.handles();
-        let mut begun = self.begin_qp_by_handles(class, &mut handles);
+        let mut begun = self.begin_qp_by_handles(class, &mut handles, scatter);
         if let Err(CreateQpError::NoSlot { .. }) = begun {
             // Destroyed QPs may still wait until the poller of these CQs detaches them.
             init.send_cq.reap();
             init.recv_cq.reap();
-            begun = self.begin_qp_by_handles(class, &mut handles);
+            begun = self.begin_qp_by_handles(class, &mut handles, scatter);
         }
         init.cap = handles.cap;
         begun
@@ -178,13 +181,14 @@ impl<'d, P: Platform> Pd<'d, P> {
         &self,
         init: &mut QpInitHandles<'d, P>,
     ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        self.begin_qp_by_handles(SlotClass::Begun, init)
+        self.begin_qp_by_handles(SlotClass::Begun, init, Codes::NONE)
     }
 
     fn begin_qp_by_handles<T: QpType>(
         &self,
         class: SlotClass,
         init: &mut QpInitHandles<'d, P>,
+        scatter: Codes,
     ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
         const {
             assert!(
@@ -206,7 +210,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             srq: init.srq.as_ref(),
             cap: &mut init.cap,
             sq_sig_all: init.sq_sig_all,
-            scatter: Codes::NONE,
+            scatter,
         };
         CreatingObject::start(class, args).map(CreatingQp::of)
     }
