@@ -30,6 +30,19 @@ pub(crate) fn set(attribute: u16, modifier: u32, path: &[u8], data: &[u8; 64]) -
     frame
 }
 
+/// Takes what comes to the manager until one is the answer, which has to say that it was done.
+pub(crate) fn done(mut receive: impl FnMut(&mut Vec<u8>) -> bool) {
+    let mut answer = Vec::new();
+    // Traps that the manager does not ask for come as well.
+    while receive(&mut answer) {
+        if answer[PAYLOAD + 3] == 0x81 {
+            assert_eq!(answer[PAYLOAD + 4..PAYLOAD + 6], [0x80, 0], "refused");
+            return;
+        }
+    }
+    panic!("no answer");
+}
+
 pub(crate) fn port_info(lid: u16, lmc: u8, state: u8) -> [u8; 64] {
     let mut info = [0; 64];
     info[8..16].copy_from_slice(&0xfe80_0000_0000_0000_u64.to_be_bytes());

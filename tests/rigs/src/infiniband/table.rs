@@ -103,7 +103,12 @@ pub(super) const ALL: &[Scenario] = &[
         model: TWO_SWITCHES,
         rounds: &[Boot {
             machines: &[&[0, 1]],
-            script: script!("scripts/alternate_paths.sh"),
+            script: concat!(
+                include_str!("scripts/begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/identifiers.sh"),
+                include_str!("scripts/alternate_paths.sh")
+            ),
             prints: &[
                 (
                     "either cable cut under a flow",
@@ -130,6 +135,7 @@ pub(super) const ALL: &[Scenario] = &[
             script: concat!(
                 include_str!("scripts/ours_begin.sh"),
                 include_str!("scripts/manager.sh"),
+                include_str!("scripts/identifiers.sh"),
                 include_str!("scripts/migration.sh")
             ),
             prints: &[

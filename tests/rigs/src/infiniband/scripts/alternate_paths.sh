@@ -2,17 +2,12 @@
 # One machine with both adapters, each of which has two identifiers. While a cable is cut, the manager sleeps: it would find
 # the identifiers another way.
 step 60 'functions for paths' 'ln -s /applets/sh /bin/sh && cat >> /run/osm/functions <<"LIST"
-# by SWITCH IDENTIFIER: the port by which a switch sends what is for an identifier.
-by() {
-    ibroute -G "0x0002c90200000${1}00" | awk -v lid="$(printf "0x%04x" "$2")" "\$1 \"\" == lid \"\" { print \$2 + 0 }"
-}
 # The four of them: two of each adapter.
 ways() {
     for low in 0 1; do
         echo "$(by 1 $(($(number mlx5_1 lid) + low))) $(by 2 $(($(number mlx5_0 lid) + low)))"
     done
 }
-spread() { [ "$(ways | sort | tr "\n" " ")" = "3 3 4 4 " ] || [ "$(ways | sort | tr "\n" " ")" = "3 4 4 3 " ]; }
 # bits CABLE: the low bits of the identifiers of both adapters that lead over a cable; without the manager no switch is found.
 bits() {
     for column in 2 1; do

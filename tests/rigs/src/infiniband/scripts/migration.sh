@@ -1,17 +1,12 @@
 # Each port has two identifiers. Linux's end is machine 0's, with the manager, which sleeps while the cable is cut: it would
 # find the identifiers another way.
 step 60 'functions for paths' 'cat >> /run/osm/functions <<"LIST"
-# by SWITCH IDENTIFIER: the port by which a switch sends what is for an identifier.
-by() {
-    ibroute -G "0x0002c90200000${1}00" | awk -v lid="$(printf "0x%04x" "$2")" "\$1 \"\" == lid \"\" { print \$2 + 0 }"
-}
 # The cables that lead to our two identifiers, and to Linux own.
 ways() {
     for low in 0 1; do
         echo "$(by 1 $(($(cat /run/osm/ours) + low))) $(by 2 $(($(number mlx5_0 lid) + low)))"
     done
 }
-spread() { [ "$(ways | sort | tr "\n" " ")" = "3 3 4 4 " ] || [ "$(ways | sort | tr "\n" " ")" = "3 4 4 3 " ]; }
 # bits: the low bits of the identifiers, Linux and ours, that lead over the first cable, then over the second.
 bits() {
     for cable in 3 4; do
