@@ -48,7 +48,8 @@ impl<P: Platform> Cq<'_, P> {
         self.ring.get_mut().take()
     }
 
-    /// The next session, if one comes next, and where its mini CQEs lie. It is taken with [`end_session`](Self::end_session), and the device is told later.
+    /// The next session, if one comes next, and where its mini CQEs lie. It is taken with [`end_session`](Self::end_session),
+    /// and the device is told later.
     #[inline(always)]
     pub(crate) fn begin_session(&mut self) -> Option<(Session, Arrays)> {
         self.ring.get_mut().begin_session()
