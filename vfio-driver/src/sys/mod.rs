@@ -15,6 +15,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use vfio_bindings::bindings::vfio::{
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
@@ -34,6 +35,7 @@ use crate::sysfs::{self, Candidate};
 use crate::windows::{Area, windows};
 
 pub(crate) use space::AddressSpace;
+use space::Membership;
 
 /// Registers up to here are touched without looking: the initialization segment, and at least one doorbell page.
 const SMALLEST_BAR: u64 = 0x4000;
@@ -86,14 +88,16 @@ impl Function {
                 source,
             },
         })?;
-        Ok(Self::new(candidate, device, AddressSpace::Iommufd(iommufd)))
+        let space = AddressSpace::Iommufd(iommufd);
+        Ok(Self::new(candidate, Handle::of_cdev(device), space))
     }
 
     /// Through its group, in a container.
     fn open_group(candidate: &Candidate) -> Result<Self, OpenError> {
-        let space = AddressSpace::Container(AddressSpace::container()?);
+        let container = AddressSpace::container()?;
+        let membership = Arc::new(Membership::new(container.clone()));
         let group = candidate.group;
-        let opened = VfioDevice::new(&candidate.path, space.ops(), false);
+        let opened = VfioDevice::new(&candidate.path, membership.clone(), false);
         let device = opened.map_err(|error| match error {
             VfioError::OpenGroup(error, _) => {
                 sysfs::open_failure(group_path(group), "open the VFIO group", error)
@@ -107,19 +111,20 @@ impl Function {
                 source,
             },
         })?;
-        Ok(Self::new(candidate, device, space))
+        let handle = Handle {
+            device: ManuallyDrop::new(device),
+            membership: Some(membership),
+        };
+        Ok(Self::new(
+            candidate,
+            handle,
+            AddressSpace::Container(container),
+        ))
     }
 
-    fn new(candidate: &Candidate, device: VfioDevice, space: AddressSpace) -> Self {
-        let group_link = match space {
-            AddressSpace::Container(_) => Some(candidate.path.join("iommu_group")),
-            AddressSpace::Iommufd(_) => None,
-        };
+    fn new(candidate: &Candidate, device: Handle, space: AddressSpace) -> Self {
         Self {
-            device: Handle {
-                device: ManuallyDrop::new(device),
-                group_link,
-            },
+            device,
             space,
             group_path: group_path(candidate.group),
         }
@@ -267,20 +272,15 @@ fn is_in_use(error: SysError) -> bool {
 /// The function of vfio-ioctls, which has to be closed with care.
 pub(crate) struct Handle {
     device: ManuallyDrop<VfioDevice>,
-    /// In group mode, where sysfs has the group.
-    group_link: Option<PathBuf>,
+    /// In group mode.
+    membership: Option<Arc<Membership>>,
 }
 
 impl Handle {
-    /// Whether vfio-ioctls can let go of the function without a panic.
-    fn can_be_dropped(&self) -> bool {
-        match &self.group_link {
-            // To leave the group, vfio-ioctls looks its number up in sysfs again, where it is not any more after a hot
-            // unplug.
-            Some(link) => link.exists(),
-            // It expects that the function can be detached from its address space, for which the kernel wakes a function
-            // that sleeps. Detached is detached: the second time succeeds.
-            None => self.device.detach_hwpt().is_ok(),
+    fn of_cdev(device: VfioDevice) -> Self {
+        Self {
+            device: ManuallyDrop::new(device),
+            membership: None,
         }
     }
 }
@@ -295,18 +295,23 @@ impl Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let safe = self.can_be_dropped();
+        let fd = self.device.as_raw_fd();
         // SAFETY: taken once, here, and not used afterwards.
         let device = unsafe { ManuallyDrop::take(&mut self.device) };
-        if safe {
+        if let Some(membership) = &self.membership {
+            membership.end();
             drop(device);
+        } else if device.detach_hwpt().is_ok() {
+            // vfio-ioctls expects that the function can be detached from its address space, for which the kernel wakes
+            // a function that sleeps. Detached is detached: the second time succeeds.
+            drop(device);
+            return;
         } else {
-            log::warn!(
-                "the function has gone: its group or iommufd is left at the end of the process"
-            );
-            // SAFETY: `device` owns the descriptor and is forgotten, so this is its only owner from now on.
-            drop(unsafe { OwnedFd::from_raw_fd(device.as_raw_fd()) });
+            log::warn!("the function has gone: its iommufd is left at the end of the process");
             std::mem::forget(device);
         }
+        // SAFETY: the descriptor is still open, as vfio-ioctls closes it only when it leaves a container or an iommufd,
+        // which it did not: this is its only owner from now on.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 }

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
@@ -92,10 +91,7 @@ impl Resettable for Function {
                     }
                     error => io::Error::other(error),
                 })?;
-                Ok(Claim::Function(Handle {
-                    device: ManuallyDrop::new(device),
-                    group_link: None,
-                }))
+                Ok(Claim::Function(Handle::of_cdev(device)))
             }
             (AddressSpace::Container(_), None) => Err(io::ErrorKind::Unsupported.into()),
         }

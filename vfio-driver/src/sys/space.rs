@@ -3,11 +3,13 @@
 // UNSAFETY: ioctls that vfio-ioctls lacks.
 #![expect(unsafe_code)]
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bareverbs_core::platform::DmaError;
 use iommufd_bindings::iommufd::{
@@ -70,14 +72,6 @@ impl AddressSpace {
         })?))
     }
 
-    /// What vfio-ioctls needs to open the function.
-    pub(super) fn ops(&self) -> Arc<dyn VfioOps> {
-        match self {
-            Self::Container(container) => container.clone(),
-            Self::Iommufd(iommufd) => iommufd.clone(),
-        }
-    }
-
     /// What the IOMMU can do. It is known only once the function is there.
     pub(super) fn info(&self) -> io::Result<IommuInfo> {
         match self {
@@ -107,6 +101,38 @@ impl AddressSpace {
             }
             errno => DmaError::Os(errno),
         }
+    }
+}
+
+/// A container as vfio-ioctls sees it, until the function is to be closed.
+///
+/// vfio-ioctls closes the function, looks its group's number up in sysfs again to take the group out of the container, and
+/// panics if it is not there. After a hot unplug, the kernel removes it as soon as the function is closed. With the
+/// membership ended, vfio-ioctls does neither; the group leaves when the container is closed.
+pub(super) struct Membership {
+    container: Arc<VfioContainer>,
+    ended: AtomicBool,
+}
+
+impl Membership {
+    pub(super) fn new(container: Arc<VfioContainer>) -> Self {
+        Self {
+            container,
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+impl VfioOps for Membership {
+    fn as_any(&self) -> &dyn Any {
+        if self.ended.load(Ordering::Relaxed) {
+            return self;
+        }
+        &*self.container
     }
 }
 
