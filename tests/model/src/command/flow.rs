@@ -6,8 +6,9 @@ use crate::device::Device;
 use crate::objects::ObjectKind;
 use crate::steering::group::{Destination, Entry};
 use crate::steering::matching::{self, Mask};
-use crate::steering::{Limits, Modify, Root};
+use crate::steering::{Direction, Limits, Modify, Root};
 use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::caps::FlowTablePropLayout;
 use bareverbs_firmware_cmds::flow::{
     AllocFlowCounterIn, CreateFlowGroupIn, CreateFlowTableIn, DeallocFlowCounterIn, DeleteFteIn,
     DestFormat, DestroyFlowGroupIn, DestroyFlowTableIn, FlowContext, FlowCounterList,
@@ -36,12 +37,31 @@ const BULK: u32 = 128;
 /// Queries of several counters begin at a multiple of this, and are for a multiple of it.
 const QUERY_UNIT: u32 = 4;
 
-pub(super) fn limits(device: &Device) -> core::result::Result<Limits, Syndrome> {
-    let properties = device.caps.flow_table.flow_table_properties_nic_receive();
+pub(super) fn direction(table_type: u8) -> core::result::Result<Direction, Syndrome> {
+    match FlowTableType::from_number(table_type) {
+        Some(FlowTableType::NicReceive) => Ok(Direction::Receive),
+        Some(FlowTableType::NicTransmit) => Ok(Direction::Transmit),
+        _ => Err(Syndrome::FlowTableType),
+    }
+}
+
+fn properties(device: &Device, direction: Direction) -> &FlowTablePropLayout {
+    match direction {
+        Direction::Receive => device.caps.flow_table.flow_table_properties_nic_receive(),
+        Direction::Transmit => device.caps.flow_table.flow_table_properties_nic_transmit(),
+    }
+}
+
+pub(super) fn limits(
+    device: &Device,
+    direction: Direction,
+) -> core::result::Result<Limits, Syndrome> {
+    let properties = properties(device, direction);
     if !device.caps.general.nic_flow_table() || !properties.ft_support() {
         return Err(Syndrome::FlowUnsupported);
     }
     Ok(Limits {
+        direction,
         max_level: properties.max_ft_level(),
         log_table_size: properties.log_max_ft_size(),
         log_tables: properties.log_max_ft_num(),
@@ -66,16 +86,20 @@ struct Scope {
 
 impl Scope {
     fn check(&self, device: &Device) -> core::result::Result<Limits, Syndrome> {
-        let limits = limits(device)?;
+        let limits = limits(device, direction(self.table_type)?)?;
         if self.other_vport || self.vport_number != 0 {
             return Err(Syndrome::OtherFunction);
-        }
-        if self.table_type != FlowTableType::NicReceive.number() {
-            return Err(Syndrome::FlowTableType);
         }
         if self.op_mod != 0 {
             return Err(Syndrome::FlowOpMod);
         }
+        Ok(limits)
+    }
+
+    /// Also that the table of this number is one of its type.
+    fn check_table(&self, device: &Device, table: u32) -> core::result::Result<Limits, Syndrome> {
+        let limits = self.check(device)?;
+        device.steering.check_table(limits.direction, table)?;
         Ok(limits)
     }
 }
@@ -110,13 +134,12 @@ pub(super) fn set_root(
     call: Call<'_, SetFlowTableRootIn>,
 ) -> Result {
     let input = call.input;
-    Scope {
+    let scope = Scope {
         op_mod: 0,
         ..scope!(input)
-    }
-    .check(device)?;
-    let properties = device.caps.flow_table.flow_table_properties_nic_receive();
-    if !properties.modify_root() {
+    };
+    let direction = scope.check(device)?.direction;
+    if !properties(device, direction).modify_root() {
         return Err(Syndrome::FlowRootUnsupported.into());
     }
     if input.underlay_qpn() != 0 {
@@ -134,7 +157,7 @@ pub(super) fn set_root(
         DISCONNECT => Root::Disconnected,
         _ => return Err(Syndrome::FlowOpMod.into()),
     };
-    Ok(device.steering.set_root(root)?)
+    Ok(device.steering.set_root(direction, root)?)
 }
 
 /// Where a table's misses go.
@@ -173,7 +196,9 @@ pub(super) fn create_table(
     }
     let number = device.steering.plan_table(&limits, level, log_size, miss)?;
     let place = device.store(io, ObjectKind::FlowTable, number, &plain.0)?;
-    device.steering.insert_table(level, log_size, miss, place);
+    device
+        .steering
+        .insert_table(limits.direction, level, log_size, miss, place);
     call.output.set_table_id(number);
     Ok(())
 }
@@ -196,8 +221,8 @@ pub(super) fn destroy_table(
     io: &mut Io<'_>,
     call: Call<'_, DestroyFlowTableIn>,
 ) -> Result {
-    scope!(call.input).check(device)?;
     let number = call.input.table_id();
+    scope!(call.input).check_table(device, number)?;
     let place = device.steering.may_destroy_table(number)?;
     checked_table(device, io, number)?;
     device.steering.remove_table(number);
@@ -210,8 +235,9 @@ pub(super) fn query_table(
     io: &mut Io<'_>,
     call: Call<'_, QueryFlowTableIn>,
 ) -> Result {
-    query_scope!(call.input).check(device)?;
-    let context = checked_table(device, io, call.input.table_id())?;
+    let number = call.input.table_id();
+    query_scope!(call.input).check_table(device, number)?;
+    let context = checked_table(device, io, number)?;
     *call.output.flow_table_context_mut() = context;
     Ok(())
 }
@@ -221,11 +247,11 @@ pub(super) fn modify_table(
     io: &mut Io<'_>,
     call: Call<'_, ModifyFlowTableIn>,
 ) -> Result {
-    scope!(call.input).check(device)?;
+    let number = call.input.table_id();
+    scope!(call.input).check_table(device, number)?;
     if call.input.modify_field_select() != MODIFY_MISS {
         return Err(Syndrome::FlowModifyFields.into());
     }
-    let number = call.input.table_id();
     let mut context = checked_table(device, io, number)?;
     let miss = miss(call.input.flow_table_context())?;
     device.steering.set_miss(number, miss)?;
@@ -254,14 +280,14 @@ pub(super) fn create_group(
     call: Call<'_, CreateFlowGroupIn>,
 ) -> Result {
     let input = call.input;
-    scope!(input).check(device)?;
+    let table = input.table_id();
+    scope!(input).check_table(device, table)?;
     if input.group_type() != 0
         || input.match_definer_id() != 0
         || input.source_eswitch_owner_vhca_id_valid()
     {
         return Err(Syndrome::FlowGroupType.into());
     }
-    let table = input.table_id();
     let (first, last) = (input.start_flow_index(), input.end_flow_index());
     let enable = input.match_criteria_enable();
     let mask = Mask::new(enable, input.match_criteria())?;
@@ -280,8 +306,8 @@ pub(super) fn destroy_group(
     io: &mut Io<'_>,
     call: Call<'_, DestroyFlowGroupIn>,
 ) -> Result {
-    scope!(call.input).check(device)?;
     let (table, number) = (call.input.table_id(), call.input.group_id());
+    scope!(call.input).check_table(device, table)?;
     let place = device.steering.may_destroy_group(table, number)?;
     check_group(device, io, table, number)?;
     device.steering.remove_group(number);
@@ -301,8 +327,8 @@ pub(super) fn query_group(
     io: &mut Io<'_>,
     call: Call<'_, QueryFlowGroupIn>,
 ) -> Result {
-    query_scope!(call.input).check(device)?;
     let (table, number) = (call.input.table_id(), call.input.group_id());
+    query_scope!(call.input).check_table(device, table)?;
     check_group(device, io, table, number)?;
     let group = device.steering.group(table, number)?;
     let output = call.output;
@@ -373,11 +399,11 @@ fn entry_context(group: u32, entry: &Entry) -> FlowContext {
 
 pub(super) fn set_entry(device: &mut Device, _: &mut Io<'_>, call: Call<'_, SetFteIn>) -> Result {
     let input = call.input;
-    let limits = Scope {
+    let scope = Scope {
         op_mod: 0,
         ..scope!(input)
-    }
-    .check(device)?;
+    };
+    let limits = scope.check_table(device, input.table_id())?;
     if input.ignore_flow_level() {
         return Err(Syndrome::FteIgnoreLevel.into());
     }
@@ -419,10 +445,9 @@ pub(super) fn query_entry(
     _: &mut Io<'_>,
     call: Call<'_, QueryFteIn>,
 ) -> Result {
-    query_scope!(call.input).check(device)?;
-    let (group, entry) = device
-        .steering
-        .entry(call.input.table_id(), call.input.flow_index())?;
+    let (table, index) = (call.input.table_id(), call.input.flow_index());
+    query_scope!(call.input).check_table(device, table)?;
+    let (group, entry) = device.steering.entry(table, index)?;
     *call.output.flow_context_mut() = entry_context(group, entry);
     let destinations = entry.destinations.iter().map(|to| {
         let (kind, id) = match *to {
@@ -458,8 +483,8 @@ pub(super) fn delete_entry(
     _: &mut Io<'_>,
     call: Call<'_, DeleteFteIn>,
 ) -> Result {
-    scope!(call.input).check(device)?;
     let (table, index) = (call.input.table_id(), call.input.flow_index());
+    scope!(call.input).check_table(device, table)?;
     Ok(device.steering.delete_entry(table, index)?)
 }
 

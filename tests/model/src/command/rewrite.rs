@@ -4,14 +4,13 @@ use super::{Call, Result, flow};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::ObjectKind;
-use crate::steering::Limits;
 use crate::steering::rewrite::{EACH, Rewrite};
+use crate::steering::{Direction, Limits};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::flow::{AllocModifyHeaderContextIn, DeallocModifyHeaderContextIn};
-use bareverbs_firmware_cmds::values::FlowTableType;
 
-fn limits(device: &Device) -> core::result::Result<Limits, Syndrome> {
-    let limits = flow::limits(device)?;
+fn limits(device: &Device, direction: Direction) -> core::result::Result<Limits, Syndrome> {
+    let limits = flow::limits(device, direction)?;
     if limits.rewrite_actions == 0 {
         return Err(Syndrome::RewriteUnsupported);
     }
@@ -23,20 +22,18 @@ pub(super) fn alloc(
     io: &mut Io<'_>,
     call: Call<'_, AllocModifyHeaderContextIn>,
 ) -> Result {
-    let limits = limits(device)?;
     let input = call.input;
+    let direction = flow::direction(input.table_type())?;
+    let limits = limits(device, direction)?;
     if input.op_mod() != 0 {
         return Err(Syndrome::FlowOpMod.into());
-    }
-    if input.table_type() != FlowTableType::NicReceive.number() {
-        return Err(Syndrome::FlowTableType.into());
     }
     let count = input.num_of_actions();
     if count == 0 || count > limits.rewrite_actions {
         return Err(Syndrome::RewriteLength.into());
     }
     let actions = call.tail.get(..usize::from(count) * EACH);
-    let mut rewrite = Rewrite::new(actions.ok_or(Syndrome::RewriteShort)?)?;
+    let mut rewrite = Rewrite::new(direction, actions.ok_or(Syndrome::RewriteShort)?)?;
     let number = device.steering.plan_rewrite(&limits)?;
     rewrite.place = device.store(io, ObjectKind::ModifyHeader, number, &rewrite.bytes)?;
     device.steering.insert_rewrite(rewrite);
@@ -49,7 +46,7 @@ pub(super) fn dealloc(
     io: &mut Io<'_>,
     call: Call<'_, DeallocModifyHeaderContextIn>,
 ) -> Result {
-    limits(device)?;
+    limits(device, Direction::Receive).or(limits(device, Direction::Transmit))?;
     if call.input.op_mod() != 0 {
         return Err(Syndrome::FlowOpMod.into());
     }

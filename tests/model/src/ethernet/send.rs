@@ -350,6 +350,10 @@ impl Device {
             let at = frame::HEADER - 2;
             frame.splice(at..at, bytes);
         }
+        if !self.steering.transmit(frame) {
+            self.stats.frames_dropped += 1;
+            return;
+        }
         if frame.len() > self.vport.max_frame() {
             log::debug!("frame of {} bytes is beyond the port's MTU", frame.len());
             self.stats.frames_dropped += 1;

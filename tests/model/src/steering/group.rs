@@ -13,6 +13,7 @@ pub(crate) enum Destination {
 
 /// Bits of what an entry does.
 pub(crate) mod action {
+    pub(crate) const ALLOW: u16 = 1 << 0;
     pub(crate) const DROP: u16 = 1 << 1;
     pub(crate) const FORWARD: u16 = 1 << 2;
     pub(crate) const COUNT: u16 = 1 << 3;

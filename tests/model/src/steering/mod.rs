@@ -1,14 +1,14 @@
-//! Flow steering: which receive queues a frame goes to.
+//! Flow steering: which receive queues a frame goes to, and what becomes of one that is sent.
 //!
-//! Pure: it uses frames and numbers only. Tables stand on levels and lead to higher ones only, so that a walk ends; the
-//! entry with the lowest index takes a frame, and what no entry takes goes where the table's misses go, or nowhere.
+//! Pure: it uses frames and numbers only. Tables stand on levels and lead to higher ones of their direction only, so that a
+//! walk ends; the entry with the lowest index takes a frame, and what no entry takes goes where the table's misses go. Without
+//! such a place it goes nowhere if it was received, and out of the port if it is sent.
 
 use crate::memory::pages::Place;
 use crate::objects::table::Table;
 use crate::syndrome::Syndrome;
 use counter::Counters;
 use group::{Destination, Entry, Group, action};
-use headers::Headers;
 use matching::{Fields, Mask};
 use rewrite::Rewrite;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,9 +20,7 @@ pub(crate) mod matching;
 pub(crate) mod rewrite;
 #[cfg(test)]
 mod tests;
-
-/// Tables that one frame may come through, with entries that send it to several.
-const WALK: u32 = 1024;
+mod walk;
 
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,19 +40,17 @@ pub(crate) struct Rewritten {
     fields: Fields,
 }
 
-/// A step of a frame's walk that is still to come.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    table: u32,
-    /// The tag that the frame has when it comes there.
-    tag: u32,
-    /// What it has become on the way.
-    rewritten: Option<usize>,
+/// Which frames a table is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Receive,
+    Transmit,
 }
 
 /// What the function's capabilities allow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    pub(crate) direction: Direction,
     pub(crate) max_level: u8,
     pub(crate) log_table_size: u8,
     pub(crate) log_tables: u8,
@@ -74,6 +70,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug)]
 pub(crate) struct FlowTable {
+    pub(crate) direction: Direction,
     pub(crate) level: u8,
     pub(crate) log_size: u8,
     /// Where frames go that no entry takes.
@@ -111,14 +108,15 @@ pub(crate) struct Steering {
     tables: Table<FlowTable>,
     groups: Table<Group>,
     pub(crate) counters: Counters,
-    root: Root,
-    /// Tables by level.
-    levels: BTreeSet<(u8, u32)>,
+    /// Of each direction.
+    roots: [Root; 2],
+    /// Tables of each direction by level.
+    levels: [BTreeSet<(u8, u32)>; 2],
     /// How many destinations of entries a TIR is.
     tirs: HashMap<u32, u32>,
     entries: usize,
     key: Vec<u64>,
-    walk: Vec<Step>,
+    steps: Vec<walk::Step>,
     rewrites: Table<Rewrite>,
     /// What the frame that was classified last has become.
     pub(crate) rewritten: Vec<Rewritten>,
@@ -130,12 +128,12 @@ impl Default for Steering {
             tables: Table::new(1, 1 << 16),
             groups: Table::new(1, 1 << 16),
             counters: Counters::default(),
-            root: Root::Lowest,
-            levels: BTreeSet::new(),
+            roots: [Root::Lowest; 2],
+            levels: Default::default(),
             tirs: HashMap::new(),
             entries: 0,
             key: Vec::new(),
-            walk: Vec::new(),
+            steps: Vec::new(),
             rewrites: Table::new(1, 1 << 16),
             rewritten: Vec::new(),
         }
@@ -143,100 +141,13 @@ impl Default for Steering {
 }
 
 impl Steering {
-    /// Finds the TIRs that a frame goes to, none if it is dropped; counts it on the way.
-    pub(crate) fn classify(&mut self, frame: &[u8], hits: &mut Vec<Hit>) {
-        hits.clear();
-        self.rewritten.clear();
-        let Some(headers) = Headers::parse(frame) else {
-            return;
-        };
-        let fields = matching::of_frame(&headers);
-        let start = self.start().map(|table| Step {
-            table,
-            tag: 0,
-            rewritten: None,
-        });
-        self.walk.clear();
-        self.walk.extend(start);
-        let mut left = WALK;
-        while let Some(step) = self.walk.pop() {
-            let Some(table) = self.tables.get(step.table) else {
-                continue;
-            };
-            if left == 0 {
-                log::warn!(
-                    "a frame came through {WALK} flow tables and is not followed any further"
-                );
-                return;
-            }
-            left -= 1;
-            let fields = step
-                .rewritten
-                .and_then(|nth| self.rewritten.get(nth))
-                .map_or(&fields, |rewritten| &rewritten.fields);
-            let groups = table
-                .groups
-                .values()
-                .filter_map(|&group| self.groups.get(group));
-            let Some(entry) = groups
-                .filter_map(|group| group.find(fields, &mut self.key))
-                .next()
-            else {
-                let miss = table.miss.map(|table| Step { table, ..step });
-                self.walk.extend(miss);
-                continue;
-            };
-            for &counter in &entry.counters {
-                if let Some(traffic) = self.counters.get(counter) {
-                    traffic.packets += 1;
-                    traffic.octets += frame.len() as u64;
-                }
-            }
-            let tag = if entry.flow_tag != 0 {
-                entry.flow_tag
-            } else {
-                step.tag
-            };
-            let rewrite = entry.rewrite.and_then(|number| self.rewrites.get(number));
-            let rewritten = match rewrite {
-                Some(rewrite) => {
-                    let before = step.rewritten.and_then(|nth| self.rewritten.get(nth));
-                    let mut frame = before
-                        .map_or(frame, |before| before.frame.as_slice())
-                        .to_vec();
-                    if let Some(headers) = Headers::parse(&frame) {
-                        rewrite.apply(&mut frame, &headers);
-                    }
-                    let headers = Headers::parse(&frame).unwrap_or(headers);
-                    let fields = matching::of_frame(&headers);
-                    self.rewritten.push(Rewritten { frame, fields });
-                    Some(self.rewritten.len() - 1)
-                }
-                None => step.rewritten,
-            };
-            let first = self.walk.len();
-            for &destination in &entry.destinations {
-                match destination {
-                    Destination::Tir(tir) => hits.push(Hit {
-                        tir,
-                        flow_tag: tag,
-                        rewritten,
-                    }),
-                    Destination::Table(table) => self.walk.push(Step {
-                        table,
-                        tag,
-                        rewritten,
-                    }),
-                }
-            }
-            self.walk[first..].reverse();
-        }
-    }
-
     /// The table where frames start.
-    fn start(&self) -> Option<u32> {
-        match self.root {
-            Root::Lowest => self.levels.first().map(|&(_, table)| table),
+    fn start(&self, direction: Direction) -> Option<u32> {
+        match self.roots[direction as usize] {
+            Root::Lowest => {
+                let levels = &self.levels[direction as usize];
+                levels.first().map(|&(_, table)| table)
+            }
             Root::Table(table) => Some(table),
             Root::Disconnected => None,
         }
@@ -251,9 +162,19 @@ impl Steering {
         self.tables.get(number).ok_or(Syndrome::FlowTableUnknown)
     }
 
-    /// Whether frames may go to a table from one of this level.
-    fn lead(&self, level: u8, to: u32) -> Result<(), Syndrome> {
-        let table = self.tables.get(to).ok_or(Syndrome::FlowMissTable)?;
+    /// A table of this direction has the number.
+    pub(crate) fn check_table(&self, direction: Direction, number: u32) -> Result<(), Syndrome> {
+        if self.table(number)?.direction != direction {
+            return Err(Syndrome::FlowTableUnknown);
+        }
+        Ok(())
+    }
+
+    /// Whether frames may go to a table from one of this direction and level.
+    fn lead(&self, direction: Direction, level: u8, to: u32) -> Result<(), Syndrome> {
+        let table = self.tables.get(to);
+        let table = table.filter(|table| table.direction == direction);
+        let table = table.ok_or(Syndrome::FlowMissTable)?;
         if table.level <= level {
             return Err(Syndrome::FlowMissLevel);
         }
@@ -275,7 +196,7 @@ impl Steering {
             return Err(Syndrome::FlowTableSize);
         }
         if let Some(miss) = miss {
-            self.lead(level, miss)?;
+            self.lead(limits.direction, level, miss)?;
         }
         if self.tables.len() >> limits.log_tables.min(31) != 0 {
             return Err(Syndrome::FlowTableExhausted);
@@ -288,12 +209,14 @@ impl Steering {
     /// Makes a table that was planned.
     pub(crate) fn insert_table(
         &mut self,
+        direction: Direction,
         level: u8,
         log_size: u8,
         miss: Option<u32>,
         place: Place,
     ) {
         let table = FlowTable {
+            direction,
             level,
             log_size,
             miss,
@@ -302,7 +225,7 @@ impl Steering {
             users: 0,
         };
         if let Some(number) = self.tables.insert(table) {
-            self.levels.insert((level, number));
+            self.levels[direction as usize].insert((level, number));
             self.lean(miss, 1);
         }
     }
@@ -316,9 +239,11 @@ impl Steering {
 
     /// Lets a table's misses go elsewhere.
     pub(crate) fn set_miss(&mut self, number: u32, miss: Option<u32>) -> Result<(), Syndrome> {
-        let level = self.table(number)?.level;
+        let &FlowTable {
+            direction, level, ..
+        } = self.table(number)?;
         if let Some(miss) = miss {
-            self.lead(level, miss)?;
+            self.lead(direction, level, miss)?;
         }
         let table = self
             .tables
@@ -339,8 +264,9 @@ impl Steering {
         if table.users != 0 {
             return Err(Syndrome::FlowTableBusy);
         }
+        let direction = table.direction as usize;
         // The last table may go as the root: there is no other that could be.
-        if self.root == Root::Table(number) && self.tables.len() > 1 {
+        if self.roots[direction] == Root::Table(number) && self.levels[direction].len() > 1 {
             return Err(Syndrome::FlowTableRoot);
         }
         Ok(table.place)
@@ -348,19 +274,20 @@ impl Steering {
 
     pub(crate) fn remove_table(&mut self, number: u32) {
         if let Some(table) = self.tables.remove(number) {
-            self.levels.remove(&(table.level, number));
+            let direction = table.direction as usize;
+            self.levels[direction].remove(&(table.level, number));
             self.lean(table.miss, -1);
-            if self.root == Root::Table(number) {
-                self.root = Root::Lowest;
+            if self.roots[direction] == Root::Table(number) {
+                self.roots[direction] = Root::Lowest;
             }
         }
     }
 
-    pub(crate) fn set_root(&mut self, root: Root) -> Result<(), Syndrome> {
+    pub(crate) fn set_root(&mut self, direction: Direction, root: Root) -> Result<(), Syndrome> {
         if let Root::Table(number) = root {
-            self.table(number)?;
+            self.check_table(direction, number)?;
         }
-        self.root = root;
+        self.roots[direction as usize] = root;
         Ok(())
     }
 
@@ -489,8 +416,12 @@ impl Steering {
         modified: bool,
         tir_exists: &dyn Fn(u32) -> bool,
     ) -> Result<(), Syndrome> {
-        let verdicts = entry.action & (action::DROP | action::FORWARD);
-        let known = action::DROP | action::FORWARD | action::COUNT | action::MODIFY_HEADER;
+        let mut verdicts = action::DROP | action::FORWARD;
+        if limits.direction == Direction::Transmit {
+            verdicts |= action::ALLOW;
+        }
+        let known = verdicts | action::COUNT | action::MODIFY_HEADER;
+        let verdicts = entry.action & verdicts;
         if entry.action & !known != 0
             || verdicts.count_ones() > 1
             // Drivers take an entry's destinations away one by one before they delete it.
@@ -509,7 +440,9 @@ impl Steering {
             return Err(Syndrome::FteRewrite);
         }
         if let Some(number) = entry.rewrite {
-            self.rewrite(number)?;
+            if self.rewrite(number)?.direction != limits.direction {
+                return Err(Syndrome::RewriteUnknown);
+            }
         }
         if (entry.action & action::COUNT != 0) == entry.counters.is_empty() {
             return Err(Syndrome::FteCounters);
@@ -526,14 +459,17 @@ impl Steering {
                 Destination::Tir(tir) if !tir_exists(tir) => return Err(Syndrome::FteTir),
                 Destination::Tir(_) => tirs += 1,
                 Destination::Table(to) => {
-                    self.lead(level, to).map_err(|why| match why {
-                        Syndrome::FlowMissLevel => Syndrome::FteTableLevel,
-                        _ => Syndrome::FteTable,
-                    })?;
+                    self.lead(limits.direction, level, to)
+                        .map_err(|why| match why {
+                            Syndrome::FlowMissLevel => Syndrome::FteTableLevel,
+                            _ => Syndrome::FteTable,
+                        })?;
                 }
             }
         }
-        if tirs > 1 && !limits.several_tirs
+        // A frame that is sent has one way.
+        if limits.direction == Direction::Transmit && (tirs != 0 || entry.destinations.len() > 1)
+            || tirs > 1 && !limits.several_tirs
             || tirs != 0 && tirs < entry.destinations.len() && !limits.tirs_and_tables
         {
             return Err(Syndrome::FteMultiPath);

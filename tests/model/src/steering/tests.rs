@@ -1,12 +1,16 @@
 //! Criteria, walks, and the lookup against a scan of everything.
 
 use super::group::action::{COUNT, DROP, FORWARD};
+use super::headers::Headers;
 use super::headers::tests::{ME, PEER, Rng, frame, random_frame};
 use super::matching::{Fields, MISC_PARAMETERS, OUTER_HEADERS};
 use super::*;
 use bareverbs_firmware_cmds::flow::FteMatchParam;
 
+mod transmit;
+
 const LIMITS: Limits = Limits {
+    direction: Direction::Receive,
     max_level: 64,
     log_table_size: 16,
     log_tables: 16,
@@ -95,7 +99,7 @@ impl Lab {
             .plan_table(&LIMITS, level, log_size, miss)
             .unwrap();
         self.steering
-            .insert_table(level, log_size, miss, Place::default());
+            .insert_table(LIMITS.direction, level, log_size, miss, Place::default());
         number
     }
 
@@ -255,12 +259,16 @@ fn order_misses_and_several_destinations() {
     lab.rule(first, any(), value(|_| ()), &[To(last), Tir(7)]);
     assert_eq!((lab.hits(&mine), lab.hits(&other)), (vec![], vec![7, 9]));
     // Elsewhere is the root.
-    lab.steering.set_root(Root::Table(middle)).unwrap();
+    lab.steering
+        .set_root(Direction::Receive, Root::Table(middle))
+        .unwrap();
     assert_eq!(lab.hits(&mine), [4, 5, 9]);
-    lab.steering.set_root(Root::Disconnected).unwrap();
+    lab.steering
+        .set_root(Direction::Receive, Root::Disconnected)
+        .unwrap();
     assert_eq!(lab.hits(&mine), []);
     assert_eq!(
-        lab.steering.set_root(Root::Table(99)),
+        lab.steering.set_root(Direction::Receive, Root::Table(99)),
         Err(Syndrome::FlowTableUnknown)
     );
 }
@@ -326,7 +334,11 @@ fn walks_end() {
         next = table;
     }
     let hits = lab.hits(&frame(ME, &[], 0x0806, &[0; 46]));
-    assert!((1..WALK as usize).contains(&hits.len()), "{}", hits.len());
+    assert!(
+        (1..walk::WALK as usize).contains(&hits.len()),
+        "{}",
+        hits.len()
+    );
 }
 
 #[test]

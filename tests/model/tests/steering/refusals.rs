@@ -108,6 +108,10 @@ fn tables(stand: &mut Fixture) {
     use Syndrome::*;
     let (upper, table) = (stand.upper, stand.table);
     stand.table_refused(FlowTableType, |c| {
+        c.set_table_type(2);
+    });
+    // The card has tables of frames that are received only.
+    stand.table_refused(FlowUnsupported, |c| {
         c.set_table_type(1);
     });
     stand.table_refused(OtherFunction, |c| {

@@ -140,7 +140,7 @@ fn refusals() {
     alloc.set_num_of_actions(2);
     let short = lab.node.command_with(&alloc, &address, 0).map(drop);
     assert_eq!(short, Err(refused(Syndrome::RewriteShort)));
-    alloc.set_num_of_actions(1).set_table_type(1);
+    alloc.set_num_of_actions(1).set_table_type(2);
     let other = lab.node.command_with(&alloc, &address, 0).map(drop);
     assert_eq!(other, Err(refused(Syndrome::FlowTableType)));
     alloc.set_table_type(0).set_op_mod(1);

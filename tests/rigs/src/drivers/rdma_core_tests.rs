@@ -18,12 +18,13 @@ const PACKAGES: &[&str] = &[
     "libpython3.13-minimal",
     "libpython3.13-stdlib",
     "python3-pyverbs",
+    "python3-scapy",
     "python3.13-minimal",
 ];
 /// The suite in its package: documentation, for Debian.
 const TESTS: &str = "usr/share/doc/rdma-core/tests";
 /// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rdma-core-tests",

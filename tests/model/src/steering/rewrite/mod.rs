@@ -3,6 +3,7 @@
 //! A field that a frame does not have stays as it is. The checksums that cover a changed field are brought up to date by the
 //! difference (RFC 1624), so that one that was wrong stays wrong.
 
+use super::Direction;
 use super::headers::{ETHERNET, Headers};
 use crate::memory::pages::Place;
 use crate::syndrome::Syndrome;
@@ -25,6 +26,7 @@ enum Change {
 /// A list of actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rewrite {
+    pub(crate) direction: Direction,
     actions: Vec<(HeaderField, Change)>,
     /// As the driver had them.
     pub(crate) bytes: Vec<u8>,
@@ -113,8 +115,9 @@ fn action(bytes: &[u8]) -> Result<(HeaderField, Change), Syndrome> {
 
 impl Rewrite {
     /// A list from a command.
-    pub(crate) fn new(bytes: &[u8]) -> Result<Self, Syndrome> {
+    pub(crate) fn new(direction: Direction, bytes: &[u8]) -> Result<Self, Syndrome> {
         Ok(Self {
+            direction,
             actions: bytes.chunks(EACH).map(action).collect::<Result<_, _>>()?,
             bytes: bytes.to_vec(),
             place: Place::default(),

@@ -160,7 +160,7 @@ fn add(field: HeaderField, data: u32) -> [u8; EACH] {
 }
 
 fn apply(actions: &[[u8; EACH]], frame: &mut [u8]) {
-    let rewrite = Rewrite::new(actions.as_flattened()).unwrap();
+    let rewrite = Rewrite::new(Direction::Receive, actions.as_flattened()).unwrap();
     let headers = Headers::parse(frame).unwrap();
     rewrite.apply(frame, &headers);
 }
@@ -257,7 +257,7 @@ fn short_frames() {
 
 #[test]
 fn actions_that_are_refused() {
-    let refused = |action: [u8; EACH]| Rewrite::new(&action).unwrap_err();
+    let refused = |action: [u8; EACH]| Rewrite::new(Direction::Receive, &action).unwrap_err();
     let with = |change: &dyn Fn(&mut SetActionIn)| {
         let mut action = SetActionIn(set(IpTtl, 0, 8, 1));
         change(&mut action);

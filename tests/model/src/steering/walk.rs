@@ -1,0 +1,151 @@
+//! The way of a frame through the tables.
+
+use super::group::{Destination, action};
+use super::headers::Headers;
+use super::matching;
+use super::{Direction, Hit, Rewritten, Steering};
+
+/// Tables that one frame may come through, with entries that send it to several.
+pub(super) const WALK: u32 = 1024;
+
+/// A step of a frame's walk that is still to come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    table: u32,
+    /// The tag that the frame has when it comes there.
+    tag: u32,
+    /// What it has become on the way.
+    rewritten: Option<usize>,
+}
+
+/// How a way ends that no entry closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Tir(u32),
+    Allowed,
+    /// No entry took it, and misses of the table go nowhere.
+    Missed,
+}
+
+impl Steering {
+    /// Finds the TIRs that a received frame goes to, none if it is dropped; counts it on the way.
+    pub(crate) fn classify(&mut self, frame: &[u8], hits: &mut Vec<Hit>) {
+        hits.clear();
+        self.rewritten.clear();
+        let Some(start) = self.start(Direction::Receive) else {
+            return;
+        };
+        self.walk(start, frame, |end, flow_tag, rewritten| {
+            if let End::Tir(tir) = end {
+                hits.push(Hit {
+                    tir,
+                    flow_tag,
+                    rewritten,
+                });
+            }
+        });
+    }
+
+    /// Whether a frame is sent, as what it has become then; counts it on the way.
+    pub(crate) fn transmit(&mut self, frame: &mut Vec<u8>) -> bool {
+        let Some(start) = self.start(Direction::Transmit) else {
+            return true;
+        };
+        self.rewritten.clear();
+        let mut sent = None;
+        self.walk(start, frame, |_, _, rewritten| sent = Some(rewritten));
+        if let Some(nth) = sent.flatten() {
+            *frame = self.rewritten.swap_remove(nth).frame;
+        }
+        sent.is_some()
+    }
+
+    /// Takes a frame through the tables from one on. `end` hears how each way ends that no entry closes, with the tag that the
+    /// frame has then, and what it has become.
+    fn walk(&mut self, start: u32, frame: &[u8], mut end: impl FnMut(End, u32, Option<usize>)) {
+        let Some(headers) = Headers::parse(frame) else {
+            return;
+        };
+        let fields = matching::of_frame(&headers);
+        self.steps.clear();
+        self.steps.push(Step {
+            table: start,
+            tag: 0,
+            rewritten: None,
+        });
+        let mut left = WALK;
+        while let Some(step) = self.steps.pop() {
+            let Some(table) = self.tables.get(step.table) else {
+                continue;
+            };
+            if left == 0 {
+                log::warn!(
+                    "a frame came through {WALK} flow tables and is not followed any further"
+                );
+                return;
+            }
+            left -= 1;
+            let fields = step
+                .rewritten
+                .and_then(|nth| self.rewritten.get(nth))
+                .map_or(&fields, |rewritten| &rewritten.fields);
+            let groups = table
+                .groups
+                .values()
+                .filter_map(|&group| self.groups.get(group));
+            let Some(entry) = groups
+                .filter_map(|group| group.find(fields, &mut self.key))
+                .next()
+            else {
+                match table.miss {
+                    Some(table) => self.steps.push(Step { table, ..step }),
+                    None => end(End::Missed, step.tag, step.rewritten),
+                }
+                continue;
+            };
+            for &counter in &entry.counters {
+                if let Some(traffic) = self.counters.get(counter) {
+                    traffic.packets += 1;
+                    traffic.octets += frame.len() as u64;
+                }
+            }
+            let tag = if entry.flow_tag != 0 {
+                entry.flow_tag
+            } else {
+                step.tag
+            };
+            let rewrite = entry.rewrite.and_then(|number| self.rewrites.get(number));
+            let rewritten = match rewrite {
+                Some(rewrite) => {
+                    let before = step.rewritten.and_then(|nth| self.rewritten.get(nth));
+                    let mut frame = before
+                        .map_or(frame, |before| before.frame.as_slice())
+                        .to_vec();
+                    if let Some(headers) = Headers::parse(&frame) {
+                        rewrite.apply(&mut frame, &headers);
+                    }
+                    let headers = Headers::parse(&frame).unwrap_or(headers);
+                    let fields = matching::of_frame(&headers);
+                    self.rewritten.push(Rewritten { frame, fields });
+                    Some(self.rewritten.len() - 1)
+                }
+                None => step.rewritten,
+            };
+            if entry.action & action::ALLOW != 0 {
+                end(End::Allowed, tag, rewritten);
+            }
+            let first = self.steps.len();
+            for &destination in &entry.destinations {
+                match destination {
+                    Destination::Tir(tir) => end(End::Tir(tir), tag, rewritten),
+                    Destination::Table(table) => self.steps.push(Step {
+                        table,
+                        tag,
+                        rewritten,
+                    }),
+                }
+            }
+            self.steps[first..].reverse();
+        }
+    }
+}
