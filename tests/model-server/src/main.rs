@@ -69,7 +69,8 @@ fn main() -> ExitCode {
 
 /// Serves until the end; `claims` are the files to remove then.
 fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
-    let configs = configs(serve)?;
+    let subnet = subnet(serve)?;
+    let configs = configs(serve, subnet.as_ref())?;
     let shapes: Vec<_> = configs
         .iter()
         .map(|config| (config.bar_size, config.msix_vectors))
@@ -100,13 +101,13 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
         None => None,
     };
     let wiring = Wiring {
-        subnet: subnet(serve)?,
+        subnet,
         wires: wires.clone(),
         rates,
         seed,
         capture,
     };
-    let world = Arc::new(World::new(configs, wiring));
+    let world = Arc::new(World::new(configs, serve.functions.len(), wiring));
 
     let clock = world.clone();
     ending.spawn("the clock".into(), move || -> String { clock.run_clock() });
@@ -164,20 +165,23 @@ fn subnet(serve: &Serve) -> Result<Option<Topology>, String> {
     Ok(Some(topology))
 }
 
-fn configs(serve: &Serve) -> Result<Vec<Config>, String> {
+/// Those of the functions, and of the adapters behind them that no driver comes to.
+fn configs(serve: &Serve, subnet: Option<&Topology>) -> Result<Vec<Config>, String> {
     let virtuals = || serve.vf.iter().chain(&serve.vf_without_mac);
     if let Some(beyond) = virtuals().find(|&&index| index >= serve.functions.len()) {
         return Err(format!("there is no function {beyond} to be a virtual one"));
     }
-    (0..serve.functions.len())
+    let adapters = subnet.map_or(0, Topology::adapters);
+    (0..serve.functions.len().max(adapters))
         .map(|index| {
-            let unit = u8::try_from(usize::from(serve.first_unit) + index)
-                .map_err(|_| "no function can be beyond number 255")?;
+            let unit = u16::try_from(usize::from(serve.first_unit) + index)
+                .map_err(|_| "no function can be beyond number 65535")?;
             let mut config = if serve.modelled {
-                Config::modelled(serve.card, unit)
+                Config::modelled(serve.card, 1)
             } else {
-                Config::card(serve.card, unit)
+                Config::card(serve.card, 1)
             };
+            config = config.with_unit(unit);
             if matches!(serve.port_type, PortType::Ib) {
                 config = config.infiniband();
                 config.subnet_managed = serve.subnet_managed;

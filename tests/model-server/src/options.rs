@@ -70,10 +70,10 @@ enum Port {
 pub(crate) struct Serve {
     #[bpaf(external(port), many, parse(pair))]
     pub(crate) functions: Vec<Function>,
-    /// Number of the first function, from 1: MAC addresses are 02:c9:00:00:00:NUMBER, GUIDs likewise, so that servers that
-    /// are wired together have to differ
-    #[bpaf(argument("NUMBER"), guard(within(1..), "not 1 to 255"), fallback(1), display_fallback)]
-    pub(crate) first_unit: u8,
+    /// Number of the first function, from 1 to 65535: the last two bytes of the MAC address 02:c9:00:00:XX:XX, and likewise
+    /// in GUIDs, so that servers that are wired together have to differ
+    #[bpaf(argument("NUMBER"), guard(within(1..), "not 1 to 65535"), fallback(1), display_fallback)]
+    pub(crate) first_unit: u16,
     /// The card that every function is of: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
     /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf
     #[bpaf(argument("NAME"), fallback(Card::ConnectX5), display_fallback)]
@@ -90,7 +90,8 @@ pub(crate) struct Serve {
     /// InfiniBand ports on a switch that a subnet manager configures
     pub(crate) switch: bool,
     /// The same with several switches, as lines of this file say: "switch NAME PORTS", "adapter FUNCTION NAME:PORT",
-    /// "cable NAME:PORT NAME:PORT"
+    /// "cable NAME:PORT NAME:PORT", or of all as "fat-tree ADAPTERS PORTS" (of each switch); adapters beyond the last
+    /// function have no driver, and what the firmware does for a subnet manager
     #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
     pub(crate) topology: Option<PathBuf>,
     /// Serve this function, counted from 0, as a virtual one

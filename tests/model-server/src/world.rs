@@ -8,6 +8,7 @@ use connectx_model::link::fault::{Faulty, Rates, Report};
 use connectx_model::link::subnet::{Subnet, Topology};
 use connectx_model::link::trace::Summary;
 use connectx_model::{Config, Host, IommuFault, Model, pcap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,6 +130,11 @@ impl Entrance {
 /// Everything, behind the lock.
 struct State {
     functions: Vec<Function>,
+    /// How many of them have drivers. Those behind are adapters that act on what comes to them, and are left alone
+    /// otherwise: there may be hundreds.
+    driven: usize,
+    /// Those without drivers that have something to do all the same.
+    roused: BTreeSet<usize>,
     /// Their far ends are the ports behind the functions'.
     wires: Vec<Arc<Wire>>,
     /// The functions that have them.
@@ -165,8 +171,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One function per configuration.
-    pub(crate) fn new(configs: Vec<Config>, wiring: Wiring) -> Self {
+    /// One function per configuration, of which the first so many have drivers.
+    pub(crate) fn new(configs: Vec<Config>, driven: usize, wiring: Wiring) -> Self {
         let functions = configs.len();
         let (wired, wires): (Vec<usize>, Vec<Arc<Wire>>) = wiring.wires.into_iter().unzip();
         let fabric = Fabric::new(functions, &wired, wiring.subnet.as_ref());
@@ -179,6 +185,9 @@ impl World {
                         model: Model::new(config),
                     })
                     .collect(),
+                driven,
+                // They boot.
+                roused: (driven..functions).collect(),
                 wires,
                 wired,
                 entrance: Entrance {
@@ -211,6 +220,7 @@ impl World {
         let Function { model, port } = &mut state.functions[index];
         model.advance(port, now);
         let result = f(&mut state.functions[index]);
+        state.rouse(index);
         let busy = state.step(now);
         // Most accesses create no work or deadline that the clock's thread does not have already.
         let wake = busy
@@ -308,23 +318,28 @@ impl State {
                     model.pause(wire.is_congested());
                 }
             }
-            for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
-                model.advance(port, now);
-                let Outbox { bytes, ends } = &mut port.outbox;
-                let mut start = 0;
-                for end in ends.drain(..) {
-                    self.entrance.send(at, &bytes[start..end], now);
-                    start = end;
+            for at in 0..self.driven {
+                self.advance(at, now);
+            }
+            for at in std::mem::take(&mut self.roused) {
+                self.advance(at, now);
+                let Function { model, .. } = &self.functions[at];
+                if model.next_deadline().is_some() {
+                    self.roused.insert(at);
                 }
-                bytes.clear();
+            }
+            for at in 0..self.driven {
+                moved |= self.deliver(at, now);
+            }
+            let mut from = self.driven;
+            while let Some(at) = self.next_waiting(from) {
+                let Function { model, port } = &mut self.functions[at];
+                model.advance(port, now);
+                moved |= self.deliver(at, now);
+                self.roused.insert(at);
+                from = at + 1;
             }
             let link = &mut self.entrance.link;
-            for (at, Function { model, port }) in self.functions.iter_mut().enumerate() {
-                while link.receive(at, now, &mut self.frame) {
-                    model.receive(port, &self.frame);
-                    moved = true;
-                }
-            }
             for (at, wire) in self.wires.iter().enumerate() {
                 while link.receive(functions + at, now, &mut self.frame) {
                     wire.transmit(&self.frame);
@@ -336,6 +351,43 @@ impl State {
             if begin.elapsed() > LONGEST_STEP {
                 return true;
             }
+        }
+    }
+
+    /// What a function has to do now; its frames go out.
+    fn advance(&mut self, at: usize, now: Duration) {
+        let Function { model, port } = &mut self.functions[at];
+        model.advance(port, now);
+        let Outbox { bytes, ends } = &mut port.outbox;
+        let mut start = 0;
+        for end in ends.drain(..) {
+            self.entrance.send(at, &bytes[start..end], now);
+            start = end;
+        }
+        bytes.clear();
+    }
+
+    /// What has come for a function. Whether there was anything.
+    fn deliver(&mut self, at: usize, now: Duration) -> bool {
+        let Function { model, port } = &mut self.functions[at];
+        let mut moved = false;
+        while self.entrance.link.receive(at, now, &mut self.frame) {
+            model.receive(port, &self.frame);
+            moved = true;
+        }
+        moved
+    }
+
+    /// The next function, from this one on, that has no driver and for which frames are on their way.
+    fn next_waiting(&mut self, from: usize) -> Option<usize> {
+        let subnet = self.entrance.link.inner_mut().subnet();
+        subnet.and_then(|subnet| subnet.next_waiting(from))
+    }
+
+    /// Something was done to a function.
+    fn rouse(&mut self, at: usize) {
+        if at >= self.driven {
+            self.roused.insert(at);
         }
     }
 
@@ -355,10 +407,43 @@ impl State {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        self.functions
-            .iter()
-            .filter_map(|function| function.model.next_deadline())
+        let driven = 0..self.driven;
+        driven
+            .chain(self.roused.iter().copied())
+            .filter_map(|at| self.functions[at].model.next_deadline())
             .chain(self.entrance.link.next_arrival())
             .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use connectx_model::link::setting;
+
+    #[test]
+    fn adapters_without_drivers_rest_between_events() {
+        let config = |unit| Config::new(1).with_unit(unit).infiniband();
+        let wiring = Wiring {
+            wires: Vec::new(),
+            rates: setting::none(),
+            seed: 0,
+            capture: None,
+            subnet: Some("fat-tree 6 4".parse().unwrap()),
+        };
+        let world = World::new((1..=6).map(config).collect(), 1, wiring);
+        assert_eq!(world.functions(), 6);
+        assert_eq!(world.lock().roused.len(), 5);
+        while !world.lock().roused.is_empty() {
+            world.tick();
+            assert!(world.started.elapsed() < Duration::from_secs(60));
+        }
+        for up in [false, true] {
+            world.with(4, |Function { model, port }| model.set_link(port, up));
+            world.with(4, |Function { model, .. }| {
+                assert_eq!(model.link_up(), up);
+            });
+            assert_eq!(world.lock().roused.len(), 0);
+        }
     }
 }

@@ -220,10 +220,12 @@ impl Config {
     }
 
     /// The same card with addresses derived from `unit`.
-    pub(crate) fn with_unit(mut self, unit: u8) -> Self {
+    #[must_use]
+    pub fn with_unit(mut self, unit: u16) -> Self {
         let guid = 0x0002_c903_0000_0000 | u64::from(unit) << 8;
-        self.lid = u16::from(unit).max(1);
-        self.mac = [0x02, 0xc9, 0x00, 0x00, 0x00, unit];
+        let [high, low] = unit.to_be_bytes();
+        self.lid = unit.max(1);
+        self.mac = [0x02, 0xc9, 0x00, 0x00, high, low];
         self.node_guid = guid;
         self.port_guid = guid | 1;
         self.system_image_guid = guid;

@@ -107,14 +107,14 @@ impl Config {
     /// A card of this kind whose addresses are all derived from `unit`, so that two cards on one cable differ.
     #[must_use]
     pub fn card(card: Card, unit: u8) -> Self {
-        card.plain(false).clone().with_unit(unit)
+        card.plain(false).clone().with_unit(unit.into())
     }
 
     /// The same without what the card offers and the model does not do. Linux's driver takes up every offer: switching
     /// between virtual ports, tunnels, compression.
     #[must_use]
     pub fn modelled(card: Card, unit: u8) -> Self {
-        card.plain(true).clone().with_unit(unit)
+        card.plain(true).clone().with_unit(unit.into())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{Link, PortQueue, Timing};
 use crate::subnet::switch::{MOST_PORTS, Ports, Switch};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,6 +32,8 @@ enum End {
 /// cable leaf1:3 leaf2:3
 /// cable leaf1:4 leaf2:4
 /// ```
+///
+/// `fat-tree ADAPTERS PORTS` stands for all of a [fat tree](Self::fat_tree).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// Names and numbers of ports.
@@ -64,6 +66,41 @@ impl Topology {
             switches: vec![("switch".into(), adapters)],
             cables: (0..adapters).map(cable).collect(),
         }
+    }
+
+    /// A fat tree of two levels, of switches that all have so many ports. Of a leaf's ports the first half have adapters,
+    /// in the order of their numbers, and the others one cable each to a spine; `None` if there are more adapters than
+    /// it can have, or a port would be left of an odd number.
+    #[must_use]
+    pub fn fat_tree(adapters: usize, ports: u8) -> Option<Self> {
+        let half = ports / 2;
+        let each = usize::from(half);
+        if ports != half * 2 || !(2..=MOST_PORTS).contains(&ports) {
+            return None;
+        }
+        let leaves = u8::try_from(adapters.div_ceil(each)).ok();
+        let leaves = leaves.filter(|leaves| (1..=ports).contains(leaves))?;
+        let names = |level: &'static str, count| {
+            (1..=count).map(move |number: u8| (format!("{level}{number}"), ports))
+        };
+        let to_adapter = |number: usize| {
+            let (leaf, port) = (number / each, number % each);
+            [End::Adapter(number), End::Switch(leaf, port as u8 + 1)]
+        };
+        let to_spine = |leaf: u8, spine: u8| {
+            [
+                End::Switch(leaf.into(), half + spine + 1),
+                End::Switch(usize::from(leaves) + usize::from(spine), leaf + 1),
+            ]
+        };
+        let mut cables: Vec<_> = (0..adapters).map(to_adapter).collect();
+        for leaf in 0..leaves {
+            cables.extend((0..half).map(|spine| to_spine(leaf, spine)));
+        }
+        Some(Self {
+            switches: names("leaf", leaves).chain(names("spine", half)).collect(),
+            cables,
+        })
     }
 
     /// How many adapters there are: one more than the largest number.
@@ -99,6 +136,16 @@ impl Topology {
                 let ports = ports.filter(|ports| (1..=MOST_PORTS).contains(ports));
                 let ports = ports.ok_or("a switch has 1 to 64 ports")?;
                 self.switches.push((name.into(), ports));
+                return Ok(());
+            }
+            ["fat-tree", adapters, ports] => {
+                let adapters = adapters.parse().map_err(|_| "how many adapters?")?;
+                let ports = ports.parse().map_err(|_| "how many ports?")?;
+                let tree = Self::fat_tree(adapters, ports);
+                if !self.switches.is_empty() {
+                    return Err("a fat tree is all that there is");
+                }
+                *self = tree.ok_or("switches with so many ports make no such tree")?;
                 return Ok(());
             }
             ["adapter", number, place] => {
@@ -146,6 +193,8 @@ pub struct Subnet {
     adapters: Vec<Option<End>>,
     /// Frames for adapters.
     lanes: Vec<PortQueue>,
+    /// The adapters that have some.
+    waiting: BTreeSet<usize>,
     /// Where frames are, in order, while they pass the switches.
     under_way: VecDeque<(End, u8, Vec<u8>)>,
     now: Duration,
@@ -172,6 +221,7 @@ impl Subnet {
             lanes: (0..adapters)
                 .map(|_| PortQueue::new(Timing::default()))
                 .collect(),
+            waiting: BTreeSet::new(),
             under_way: VecDeque::new(),
             now: Duration::ZERO,
         };
@@ -218,6 +268,12 @@ impl Subnet {
         }
     }
 
+    /// The first adapter from this number on for which frames are on their way.
+    #[must_use]
+    pub fn next_waiting(&self, from: usize) -> Option<usize> {
+        self.waiting.range(from..).next().copied()
+    }
+
     /// Puts a frame on the cables behind some ports of a switch.
     fn spread(&mut self, switch: usize, out: Ports, switches: u8, frame: Vec<u8>) {
         let ends = self.behind[switch].iter().enumerate();
@@ -231,7 +287,10 @@ impl Subnet {
     fn forward(&mut self) {
         while let Some((end, switches, mut frame)) = self.under_way.pop_front() {
             match end {
-                End::Adapter(number) => self.lanes[number].push(&frame, self.now),
+                End::Adapter(number) => {
+                    self.lanes[number].push(&frame, self.now);
+                    self.waiting.insert(number);
+                }
                 End::Switch(switch, port) => {
                     let out = self.switches[switch].receive(port, &mut frame, self.now);
                     if let Some(left) = switches.checked_sub(1) {
@@ -253,13 +312,21 @@ impl Link for Subnet {
     }
 
     fn receive(&mut self, to: usize, now: Duration, frame: &mut Vec<u8>) -> bool {
-        self.lanes
-            .get_mut(to)
-            .is_some_and(|lane| lane.pop(now, frame))
+        // Of hundreds of ports most have nothing, and are asked all the time.
+        if !self.waiting.contains(&to) {
+            return false;
+        }
+        let lane = &mut self.lanes[to];
+        let taken = lane.pop(now, frame);
+        if lane.next_arrival().is_none() {
+            self.waiting.remove(&to);
+        }
+        taken
     }
 
     fn next_arrival(&self) -> Option<Duration> {
-        self.lanes.iter().filter_map(PortQueue::next_arrival).min()
+        let lanes = self.waiting.iter().map(|&number| &self.lanes[number]);
+        lanes.filter_map(PortQueue::next_arrival).min()
     }
 }
 
@@ -282,6 +349,14 @@ mod tests {
             ]
         );
         assert_eq!(Topology::one_switch(4).adapters(), 4);
+        let tree: Topology = "# as it is sold\nfat-tree 3 4".parse().unwrap();
+        let mut lines = String::new();
+        for name in ["leaf1", "leaf2", "spine1", "spine2"] {
+            lines += &format!("switch {name} 4\n");
+        }
+        lines += "adapter 0 leaf1:1\nadapter 1 leaf1:2\nadapter 2 leaf2:1\n";
+        lines += "cable leaf1:3 spine1:1\ncable leaf1:4 spine2:1\ncable leaf2:3 spine1:2\ncable leaf2:4 spine2:2\n";
+        assert_eq!(tree, lines.parse().unwrap());
         for (bad, line) in [
             ("switch a", 1),
             ("switch a 65", 1),
@@ -291,6 +366,13 @@ mod tests {
             ("switch a 2\nadapter 0 a:3", 2),
             ("switch a 2\nadapter 0 a:0", 2),
             ("switch a 2\nadapter x a:1", 2),
+            ("fat-tree 0 4", 1),
+            ("fat-tree 9 4", 1),
+            ("fat-tree 2 5", 1),
+            ("fat-tree 2 0", 1),
+            ("fat-tree 2 66", 1),
+            ("fat-tree x 4", 1),
+            ("switch a 2\nfat-tree 2 4", 2),
             ("switch a 2\ncable a:1 a:1", 2),
             ("switch a 2\nadapter 0 a:1\ncable a:1 a:2", 3),
             ("switch a 2\nadapter 0 a:1\nadapter 0 a:2", 3),

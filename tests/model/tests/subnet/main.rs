@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod fat_tree;
 mod port;
 mod switch;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) const PERMISSIVE: u16 = 0xffff;
 /// Where the datagram is in a frame.
-const PAYLOAD: usize = 74;
+pub(crate) const PAYLOAD: usize = 74;
 
 /// Two adapters, two switches, two cables between these.
 fn two_paths() -> Subnet {
@@ -42,7 +42,7 @@ pub(crate) fn frame(from: u16, to: u16, qpn: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A datagram with a directed route out of these ports, the first being the sender's own.
-fn directed(method: u8, attribute: u16, modifier: u32, path: &[u8]) -> [u8; 256] {
+pub(crate) fn directed(method: u8, attribute: u16, modifier: u32, path: &[u8]) -> [u8; 256] {
     let mut mad = datagram(DIRECTED, method, attribute, modifier);
     mad[6] = 1;
     mad[7] = path.len() as u8;
