@@ -20,6 +20,8 @@ pub(super) const NEXT_HEADER_BTH: u8 = 0x1b;
 /// IPv4's first byte: version 4, five words.
 pub(super) const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
 pub(super) const DONT_FRAGMENT: u16 = 0x4000;
+/// More fragments follow, or some come before.
+const FRAGMENTED: u16 = 0x3fff;
 pub(super) const UDP_LEN: usize = 8;
 /// Ethernet frames shorter than this are padded by some senders (without frame check sequence).
 const MIN_FRAME: usize = 60;
@@ -202,6 +204,10 @@ impl Network {
             return Err(ParseError::NotRoce);
         }
         let fragment = ip.fragment.get();
+        // What is in fragments is for hosts to put together, and only the first one has a port.
+        if fragment & FRAGMENTED != 0 {
+            return Err(ParseError::NotRoce);
+        }
         if ip.version_length != IPV4_WITHOUT_OPTIONS || fragment & !DONT_FRAGMENT != 0 {
             return Err(ParseError::IpHeader);
         }

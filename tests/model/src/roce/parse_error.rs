@@ -9,7 +9,7 @@ pub enum ParseError {
     NotRoce,
     /// Ends before its headers or its lengths do.
     Truncated,
-    /// IP version, header length or fragment.
+    /// IP version, header length or reserved flag.
     IpHeader,
     /// IPv4 header checksum.
     IpChecksum,

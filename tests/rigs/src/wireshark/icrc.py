@@ -12,6 +12,9 @@ def icrc(frame):
     if kind == b"\x81\x00":
         at, kind = 18, frame[16:18]
     if kind == b"\x08\x00" and frame[at + 9] == 17:
+        # Fragments are for hosts, and only the first one has a port.
+        if struct.unpack_from(">H", frame, at + 6)[0] & 0x3FFF:
+            return None
         end = at + struct.unpack_from(">H", frame, at + 2)[0]
         bth, masked = at + 28, [1, 8, 10, 11, 26, 27]
         port = struct.unpack_from(">H", frame, at + 22)[0]

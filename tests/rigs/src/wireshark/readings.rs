@@ -97,3 +97,41 @@ pub(super) fn script(file: &Path) -> Result<Vec<String>, String> {
     let printed = String::from_utf8_lossy(&output.stdout);
     Ok(printed.lines().map(str::to_owned).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use connectx_model::pcap::Writer;
+    use std::time::Duration;
+
+    /// The first fragment of a datagram to RoCE's port, and the second, which has bytes of the payload there.
+    #[test]
+    fn fragments_are_not_roce() {
+        let fragment = |place: u16| {
+            const LEN: u16 = 20 + 8 + 64;
+            let mut frame = vec![0; 14 + usize::from(LEN)];
+            frame[12..14].copy_from_slice(&[8, 0]);
+            frame[14] = 0x45;
+            frame[16..18].copy_from_slice(&LEN.to_be_bytes());
+            frame[20..22].copy_from_slice(&place.to_be_bytes());
+            frame[23] = 17;
+            frame[36..38].copy_from_slice(&4791u16.to_be_bytes());
+            frame
+        };
+        let mut recording = Writer::new(Vec::new()).unwrap();
+        for place in [0x2000, 9] {
+            let frame = fragment(place);
+            assert!(decoder::view(&frame).unwrap().is_none());
+            recording.write(&frame, Duration::ZERO).unwrap();
+        }
+        // A whole one is taken for RoCE, and is none.
+        assert!(decoder::view(&fragment(0)).is_err());
+        recording.write(&fragment(0), Duration::ZERO).unwrap();
+        let name = format!("fragments-{}.pcap", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        write(&file, &recording.finish().unwrap()).unwrap();
+        let read = script(&file);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(read.unwrap(), ["other", "other", "bad"]);
+    }
+}

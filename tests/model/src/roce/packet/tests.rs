@@ -399,7 +399,10 @@ fn refusals_are_typed() {
     );
     assert_eq!(check(0x13, 0, &|f| f[bth] = 0x0c), ParseError::Payload);
     assert_eq!(check(4, 4, &|f| f[bth] = 0x0c), ParseError::Truncated);
-    assert_eq!(check(4, 0, &|f| f[20] |= 0x20), ParseError::IpHeader);
+    assert_eq!(check(4, 0, &|f| f[20] |= 0x80), ParseError::IpHeader);
+    for (at, bits) in [(20, 0x20), (20, 1), (21, 1)] {
+        assert_eq!(check(4, 0, &|f| f[at] |= bits), ParseError::NotRoce);
+    }
     assert_eq!(check(4, 0, &|f| f[14] = 0x46), ParseError::IpHeader);
     assert_eq!(check(4, 0, &|f| f[16] = 0xff), ParseError::IpChecksum);
     assert_eq!(check(4, 0, &|f| f.truncate(40)), ParseError::Truncated);
