@@ -13,6 +13,7 @@ use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
 
+use bareverbs_examples::function::with_function;
 use bareverbs_node::cm::engine::{AlternateSlot, Timers};
 use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::{
@@ -21,11 +22,8 @@ use bareverbs_node::cm::rdma::{
 };
 use bareverbs_node::cm::sa;
 use bareverbs_node::verbs::qp::QpCap;
-use bareverbs_node::verbs::{self, Device, Gid, Platform, PortState, WcStatus};
-use bareverbs_node::vfio::VfioDevice;
-use bareverbs_node::{
-    DeviceName, DevicePlatform, DeviceStorage, ManagerStorage, PageChunks, Result, wait_for_link,
-};
+use bareverbs_node::verbs::{Device, Gid, Platform, PortAttr, WcStatus};
+use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
 
 /// What `ucmatose` has by default.
 const PORT: u16 = 7471;
@@ -64,26 +62,16 @@ fn main() -> Result<()> {
         cut: cut.clone(),
         mended: mended.clone(),
     };
-    let [DeviceName::Vfio(address)] = DeviceName::from_env()?[..] else {
-        return Err("BAREVERBS_DEVICE names no function: a model alone has no subnet".into());
-    };
-    let platform = DevicePlatform::from(VfioDevice::open(address)?);
-    let mut chunks = PageChunks::new(256);
-    loop {
-        let mut memory = DeviceStorage::for_connections(4, chunks.allocate());
-        match Device::open(platform.clone(), verbs::Config::DEFAULT, memory.storage()) {
-            Ok(device) => return on_device(&device, &arguments),
-            Err(error) if chunks.grow(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    with_function(PATIENCE, |device, port| {
+        on_device(device, &port, &arguments)
+    })
 }
 
-fn on_device(device: &Device<'_, DevicePlatform>, arguments: &Arguments) -> Result<()> {
-    let port = wait_for_link(device, PATIENCE)?;
-    if port.state != PortState::Active {
-        return Err("the port does not come up".into());
-    }
+fn on_device(
+    device: &Device<'_, DevicePlatform>,
+    port: &PortAttr,
+    arguments: &Arguments,
+) -> Result<()> {
     let seed = u64::from(std::process::id()) << 32;
     let mut paths = SubnetResources::<Questions<1>, Paths<1>, Members<1>>::new();
     let resolver = SubnetAdministration::new(sa::Config::new(seed), paths.storage());

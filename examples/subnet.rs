@@ -11,6 +11,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use bareverbs_examples::function::with_function;
 use bareverbs_node::cm::mad::sa::{InformInfoRecord, NodeRecord, PathRecord, ServiceRecord, Trap};
 use bareverbs_node::cm::rdma::{
     self, Members, Paths, Questions, RdmaCm, SubnetAdministration, SubnetResources, WithSaUser,
@@ -20,11 +21,8 @@ use bareverbs_node::cm::sa::{
     ServiceSlot, ServiceStanding, Services, Standing, SubscriptionSlot, Subscriptions, TableReader,
     TableRecord,
 };
-use bareverbs_node::verbs::{self, Device, Platform, PortState};
-use bareverbs_node::vfio::VfioDevice;
-use bareverbs_node::{
-    DeviceName, DevicePlatform, DeviceStorage, ManagerStorage, PageChunks, Result, wait_for_link,
-};
+use bareverbs_node::verbs::{Device, Platform};
+use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
 
 const TRAPS: [Trap; 4] = [
     Trap::GidInService,
@@ -50,25 +48,10 @@ fn main() -> Result<()> {
         Some(count) => count.parse()?,
         None => 0,
     };
-    let [DeviceName::Vfio(address)] = DeviceName::from_env()?[..] else {
-        return Err("BAREVERBS_DEVICE names no function: a model alone has no subnet".into());
-    };
-    let platform = DevicePlatform::from(VfioDevice::open(address)?);
-    let mut chunks = PageChunks::new(256);
-    loop {
-        let mut memory = DeviceStorage::for_connections(4, chunks.allocate());
-        match Device::open(platform.clone(), verbs::Config::DEFAULT, memory.storage()) {
-            Ok(device) => return on_device(&device, reports),
-            Err(error) if chunks.grow(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    with_function(PATIENCE, |device, _| on_device(device, reports))
 }
 
 fn on_device(device: &Device<'_, DevicePlatform>, reports: usize) -> Result<()> {
-    if wait_for_link(device, PATIENCE)?.state != PortState::Active {
-        return Err("the port does not come up".into());
-    }
     // Different at each start, and for each user.
     let seed = u64::from(std::process::id()) << 32;
     let mut paths = SubnetResources::<Questions<4>, Paths<4>, Members<4>>::new();

@@ -9,6 +9,7 @@ pub mod dead_address;
 pub mod echo_clients;
 pub mod ends;
 pub mod exchange;
+pub mod function;
 pub mod plugged;
 pub mod program;
 pub mod times;
