@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 
 use bareverbs_core::cq::CqError;
 use bareverbs_core::{
-    Config, Cqs, Device, EthernetError, EthernetInit, EthernetQueue, EthernetReceive, FlowAction,
-    FlowMatch, FlowSlot, FrameCompression, HashedPackets, PageChunks, Qps, Resources, RssHash,
-    Srqs,
+    EthernetError, EthernetInit, EthernetQueue, EthernetReceive, FlowAction, FlowMatch, FlowSlot,
+    FrameCompression, HashedPackets, RssHash,
 };
-use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
-use crate::forged::Forger;
+use crate::forged::{Forger, lied_to};
 use crate::lab::{MS, lab, lab_with};
 use crate::packets::{Packet, UDP, toeplitz};
 use crate::seam::Seam;
@@ -374,82 +372,73 @@ impl Liar {
 fn sessions_that_lie() {
     const SEED: u64 = 0x11e5;
     println!("seed {SEED:#x}");
-    let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
-        .stepped();
-    let forger = Forger::new(world.platform(0));
-    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
-    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
-    let pd = device.alloc_pd().unwrap();
-    let mut totals = [0; 4];
-    for round in 0..40 {
-        let compression = KINDS[1 + round % 2];
-        forger.rings.lock().unwrap().clear();
-        forger.memory.lock().unwrap().clear();
-        let init = EthernetInit {
-            compression,
-            ..INIT
-        };
-        let mut queue: EthernetQueue<'_, &Forger> = pd.create_ethernet_queue(&init).unwrap();
-        let [_, ring] = forger.rings.lock().unwrap()[..] else {
-            panic!("two completion queues");
-        };
-        let memory = forger.memory.lock().unwrap().clone();
-        // What comes last of this size are the buffers of what is received.
-        let size = usize::from(BUFFERS) * STRIDE;
-        let &(buffers, _) = memory
-            .iter()
-            .rfind(|(_, len)| *len == size)
-            .expect("buffers");
-        forger.deaf.store(true, Ordering::Relaxed);
-        for buffer in 0..BUFFERS {
-            let at = buffers + usize::from(buffer) * STRIDE;
-            // SAFETY: inside the buffers, which exist as long as the queue.
-            unsafe { (at as *mut u8).write_bytes(buffer as u8, STRIDE) };
-        }
-        let mut liar = Liar {
-            random: Random(SEED + round as u64),
-            ring,
-            at: 0,
-            tail: 0,
-            counts: [0; 4],
-            frames: Vec::new(),
-        };
-        for _ in 0..200 {
-            liar.frames.clear();
-            liar.lie();
-            let mut found = Vec::new();
-            let receive = queue.receive_half();
-            // Each call ends, and passes over as much as the queue holds.
-            for _ in 0..4 {
-                while let Some(frame) = receive.receive().expect("it works") {
-                    let mut bytes = [0xff; STRIDE];
-                    let len = frame.copy_to(&mut bytes);
-                    assert!(bytes[..len].iter().all(|&byte| byte == bytes[0]));
-                    found.push((bytes[0].into(), len as u32));
-                }
+    lied_to(|forger, device| {
+        let pd = device.alloc_pd().unwrap();
+        let mut totals = [0; 4];
+        for round in 0..40 {
+            let compression = KINDS[1 + round % 2];
+            forger.rings.lock().unwrap().clear();
+            forger.memory.lock().unwrap().clear();
+            let init = EthernetInit {
+                compression,
+                ..INIT
+            };
+            let mut queue: EthernetQueue<'_, &Forger> = pd.create_ethernet_queue(&init).unwrap();
+            let [_, ring] = forger.rings.lock().unwrap()[..] else {
+                panic!("two completion queues");
+            };
+            let memory = forger.memory.lock().unwrap().clone();
+            // What comes last of this size are the buffers of what is received.
+            let size = usize::from(BUFFERS) * STRIDE;
+            let &(buffers, _) = memory
+                .iter()
+                .rfind(|(_, len)| *len == size)
+                .expect("buffers");
+            forger.deaf.store(true, Ordering::Relaxed);
+            for buffer in 0..BUFFERS {
+                let at = buffers + usize::from(buffer) * STRIDE;
+                // SAFETY: inside the buffers, which exist as long as the queue.
+                unsafe { (at as *mut u8).write_bytes(buffer as u8, STRIDE) };
             }
-            assert_eq!(found, liar.frames, "round {round}");
-            let counters = receive.counters();
-            let counts = [
-                counters.received,
-                counters.too_long,
-                counters.malformed,
-                counters.garbage_completions,
-            ];
-            assert_eq!(counts, liar.counts, "round {round}");
+            let mut liar = Liar {
+                random: Random(SEED + round as u64),
+                ring,
+                at: 0,
+                tail: 0,
+                counts: [0; 4],
+                frames: Vec::new(),
+            };
+            for _ in 0..200 {
+                liar.frames.clear();
+                liar.lie();
+                let mut found = Vec::new();
+                let receive = queue.receive_half();
+                // Each call ends, and passes over as much as the queue holds.
+                for _ in 0..4 {
+                    while let Some(frame) = receive.receive().expect("it works") {
+                        let mut bytes = [0xff; STRIDE];
+                        let len = frame.copy_to(&mut bytes);
+                        assert!(bytes[..len].iter().all(|&byte| byte == bytes[0]));
+                        found.push((bytes[0].into(), len as u32));
+                    }
+                }
+                assert_eq!(found, liar.frames, "round {round}");
+                let counters = receive.counters();
+                let counts = [
+                    counters.received,
+                    counters.too_long,
+                    counters.malformed,
+                    counters.garbage_completions,
+                ];
+                assert_eq!(counts, liar.counts, "round {round}");
+            }
+            for (total, more) in totals.iter_mut().zip(liar.counts) {
+                *total += more;
+            }
+            forger.deaf.store(false, Ordering::Relaxed);
+            queue.destroy().unwrap();
         }
-        for (total, more) in totals.iter_mut().zip(liar.counts) {
-            *total += more;
-        }
-        forger.deaf.store(false, Ordering::Relaxed);
-        queue.destroy().unwrap();
-    }
-    println!("{totals:?}");
-    assert!(totals.iter().all(|&total| total > 500), "{totals:?}");
-    drop(pd);
-    device.close().expect("closed");
-    assert_eq!(world.take_faults(0), []);
-    assert_eq!(world.accounting(0).allocated, 0);
+        println!("{totals:?}");
+        assert!(totals.iter().all(|&total| total > 500), "{totals:?}");
+    });
 }

@@ -8,14 +8,13 @@ use std::sync::atomic::Ordering;
 
 use bareverbs_core::cq::CqError;
 use bareverbs_core::{
-    Config, Cqs, Device, EthernetError, EthernetInit, EthernetReceiveError, FlowAction, FlowMatch,
-    FlowSlot, PageChunks, Qps, Resources, Srqs, StrideCompression, StridingInit,
+    EthernetError, EthernetInit, EthernetReceiveError, FlowAction, FlowMatch, FlowSlot,
+    StrideCompression, StridingInit,
 };
-use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 
 use crate::compressed::sum;
-use crate::forged::Forger;
+use crate::forged::lied_to;
 use crate::lab::{MS, lab, lab_with};
 use crate::packets::Packet;
 use crate::spread::Rule;
@@ -242,91 +241,82 @@ impl Liar {
 fn sessions_that_lie_about_strides() {
     const SEED: u64 = 0x57a1;
     println!("seed {SEED:#x}");
-    let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
-        .stepped();
-    let forger = Forger::new(world.platform(0));
-    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
-    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
-    let pd = device.alloc_pd().unwrap();
-    let domain = device.alloc_ethernet_domain().unwrap();
-    let init = StridingInit {
-        requests: 1,
-        strides: COUNT,
-        stride_len: STRIDE,
-        ..COMPRESSED
-    };
-    let (mut frames, mut faults, mut totals) = (0, 0, [0; 4]);
-    for seed in SEED..SEED + 600 {
-        forger.rings.lock().unwrap().clear();
-        let mut queue = domain.create_striding_receive(&pd, &init).unwrap();
-        let [ring] = forger.rings.lock().unwrap()[..] else {
-            panic!("one completion queue");
+    lied_to(|forger, device| {
+        let pd = device.alloc_pd().unwrap();
+        let domain = device.alloc_ethernet_domain().unwrap();
+        let init = StridingInit {
+            requests: 1,
+            strides: COUNT,
+            stride_len: STRIDE,
+            ..COMPRESSED
         };
-        let mut liar = Liar {
-            random: Random(seed),
-            ring,
-            at: 0,
-            used: 0,
-            counts: [0; 4],
-            frames: Vec::new(),
-            fault: false,
-        };
-        forger.deaf.store(true, Ordering::Relaxed);
-        let mut base = None;
-        for _ in 0..60 {
-            liar.frames.clear();
-            liar.lie();
-            let mut found = Vec::new();
-            // Each call ends, and passes over as much as the queue holds.
-            let mut fault = false;
-            for _ in 0..4 {
-                loop {
-                    match queue.receive() {
-                        Ok(Some(frame)) => {
-                            let sge = queue.sge(&frame).unwrap();
-                            let (stride, _) = liar.frames[found.len()];
-                            let start = sge.addr - u64::from(stride * STRIDE);
-                            assert_eq!(*base.get_or_insert(start), start, "seed {seed:#x}");
-                            found.push((stride, frame.len() as u32));
-                            queue.give_back(frame).unwrap();
+        let (mut frames, mut faults, mut totals) = (0, 0, [0; 4]);
+        for seed in SEED..SEED + 600 {
+            forger.rings.lock().unwrap().clear();
+            let mut queue = domain.create_striding_receive(&pd, &init).unwrap();
+            let [ring] = forger.rings.lock().unwrap()[..] else {
+                panic!("one completion queue");
+            };
+            let mut liar = Liar {
+                random: Random(seed),
+                ring,
+                at: 0,
+                used: 0,
+                counts: [0; 4],
+                frames: Vec::new(),
+                fault: false,
+            };
+            forger.deaf.store(true, Ordering::Relaxed);
+            let mut base = None;
+            for _ in 0..60 {
+                liar.frames.clear();
+                liar.lie();
+                let mut found = Vec::new();
+                // Each call ends, and passes over as much as the queue holds.
+                let mut fault = false;
+                for _ in 0..4 {
+                    loop {
+                        match queue.receive() {
+                            Ok(Some(frame)) => {
+                                let sge = queue.sge(&frame).unwrap();
+                                let (stride, _) = liar.frames[found.len()];
+                                let start = sge.addr - u64::from(stride * STRIDE);
+                                assert_eq!(*base.get_or_insert(start), start, "seed {seed:#x}");
+                                found.push((stride, frame.len() as u32));
+                                queue.give_back(frame).unwrap();
+                            }
+                            Ok(None) => break,
+                            Err(EthernetReceiveError::Strides(_)) => {
+                                fault = true;
+                                break;
+                            }
+                            Err(error) => panic!("seed {seed:#x}: {error:?}"),
                         }
-                        Ok(None) => break,
-                        Err(EthernetReceiveError::Strides(_)) => {
-                            fault = true;
-                            break;
-                        }
-                        Err(error) => panic!("seed {seed:#x}: {error:?}"),
                     }
                 }
+                assert_eq!((&found, fault), (&liar.frames, liar.fault), "{seed:#x}");
+                frames += found.len();
+                let counters = queue.counters();
+                let counts = [
+                    counters.too_long,
+                    counters.malformed,
+                    counters.unused_strides,
+                    counters.garbage_completions,
+                ];
+                assert_eq!(counts, liar.counts, "seed {seed:#x}");
+                if fault {
+                    faults += 1;
+                    break;
+                }
             }
-            assert_eq!((&found, fault), (&liar.frames, liar.fault), "{seed:#x}");
-            frames += found.len();
-            let counters = queue.counters();
-            let counts = [
-                counters.too_long,
-                counters.malformed,
-                counters.unused_strides,
-                counters.garbage_completions,
-            ];
-            assert_eq!(counts, liar.counts, "seed {seed:#x}");
-            if fault {
-                faults += 1;
-                break;
+            for (total, more) in totals.iter_mut().zip(liar.counts) {
+                *total += more;
             }
+            forger.deaf.store(false, Ordering::Relaxed);
+            queue.destroy().unwrap();
         }
-        for (total, more) in totals.iter_mut().zip(liar.counts) {
-            *total += more;
-        }
-        forger.deaf.store(false, Ordering::Relaxed);
-        queue.destroy().unwrap();
-    }
-    println!("{frames} frames, {faults} faults, {totals:?}");
-    assert!(frames > 3000 && faults > 300 && totals.iter().all(|&total| total > 300));
-    domain.destroy().unwrap();
-    drop(pd);
-    device.close().expect("closed");
-    assert_eq!(world.take_faults(0), []);
-    assert_eq!(world.accounting(0).allocated, 0);
+        println!("{frames} frames, {faults} faults, {totals:?}");
+        assert!(frames > 3000 && faults > 300 && totals.iter().all(|&total| total > 300));
+        domain.destroy().unwrap();
+    });
 }

@@ -64,6 +64,22 @@ unsafe impl Platform for &Forger {
     );
 }
 
+/// A card whose completion queues the test writes. Nothing of the driver's is left afterwards, and the card has reached
+/// nothing else.
+pub(crate) fn lied_to(test: impl for<'a> FnOnce(&'a Forger, &Device<'_, &'a Forger>)) {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let forger = Forger::new(world.platform(0));
+    let mut resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
+    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
+    test(&forger, &device);
+    device.close().expect("closed");
+    assert_eq!(world.take_faults(0), []);
+    assert_eq!(world.accounting(0).allocated, 0);
+}
+
 /// SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -99,32 +115,23 @@ fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
 
 #[test]
 fn nonsense_in_completion_queues() {
-    let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
-        .stepped();
-    let forger = Forger::new(world.platform(0));
-    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
-    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
-    let pd = device.alloc_pd().unwrap();
-    let mut seed = 0x5eed;
-    println!("seed {seed:#x}");
-    let mut totals = [0_u64; 5];
-    for _ in 0..300 {
-        forger.rings.lock().unwrap().clear();
-        let queue = pd.create_ethernet_queue(&INIT).unwrap();
-        for (total, more) in totals.iter_mut().zip(lie_to(&forger, queue, &mut seed)) {
-            *total += more;
+    lied_to(|forger, device| {
+        let pd = device.alloc_pd().unwrap();
+        let mut seed = 0x5eed;
+        println!("seed {seed:#x}");
+        let mut totals = [0_u64; 5];
+        for _ in 0..300 {
+            forger.rings.lock().unwrap().clear();
+            let queue = pd.create_ethernet_queue(&INIT).unwrap();
+            for (total, more) in totals.iter_mut().zip(lie_to(forger, queue, &mut seed)) {
+                *total += more;
+            }
         }
-    }
-    let [frames, malformed, receive_garbage, send_garbage, stopped] = totals;
-    assert!(frames > 100 && malformed > 100, "{totals:?}");
-    assert!(receive_garbage > 1000 && send_garbage > 1000, "{totals:?}");
-    assert!(stopped > 100, "{totals:?}");
-    drop(pd);
-    device.close().expect("closed");
-    assert_eq!(world.take_faults(0), []);
-    assert_eq!(world.accounting(0).allocated, 0);
+        let [frames, malformed, receive_garbage, send_garbage, stopped] = totals;
+        assert!(frames > 100 && malformed > 100, "{totals:?}");
+        assert!(receive_garbage > 1000 && send_garbage > 1000, "{totals:?}");
+        assert!(stopped > 100, "{totals:?}");
+    });
 }
 
 /// Fills the queue's completion queues with random entries, and counts what comes of it: frames, malformed ones,
@@ -179,84 +186,74 @@ fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64
 /// nothing was said of before.
 #[test]
 fn nonsense_under_raw_packets() {
-    let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
-        .stepped();
-    let forger = Forger::new(world.platform(0));
-    let mut resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
-    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
-    let pd = device.alloc_pd().unwrap();
-    let domain = device.alloc_ethernet_domain().unwrap();
-    let mut seed = 0x5eee;
-    println!("seed {seed:#x}");
-    let (mut sends, mut receives, mut failed, mut garbage) = (0, 0, 0, 0);
-    for _ in 0..200 {
-        forger.rings.lock().unwrap().clear();
-        forger.deaf.store(false, Ordering::Relaxed);
-        let mut cq = device.create_cq(CqInit::new(15)).unwrap();
-        let ring = forger.rings.lock().unwrap()[0];
-        let mut init = QpInitAttr::new(&cq, 8);
-        init.cap.max_inline_data = 60;
-        let mut qp = domain.create_raw_packet_qp(&pd, &mut init).unwrap();
-        qp.bring_to_rts().unwrap();
-        forger.deaf.store(true, Ordering::Relaxed);
-        let buffer = pd.alloc_buffer(4096, Access::LOCAL_WRITE).unwrap();
-        // By identifier: sends are even, receives odd.
-        let mut outstanding = std::collections::VecDeque::new();
-        for index in 0..200_u32 {
-            let next = u64::from(index);
-            if qp.send_queue().free() > 0 {
-                let frame = Inline(&[0; 60]);
-                let posted = qp
-                    .send_queue()
-                    .batch()
-                    .send_packet(2 * next, SIGNALED, frame);
-                posted.unwrap();
-                outstanding.push_back(2 * next);
+    lied_to(|forger, device| {
+        let pd = device.alloc_pd().unwrap();
+        let domain = device.alloc_ethernet_domain().unwrap();
+        let mut seed = 0x5eee;
+        println!("seed {seed:#x}");
+        let (mut sends, mut receives, mut failed, mut garbage) = (0, 0, 0, 0);
+        for _ in 0..200 {
+            forger.rings.lock().unwrap().clear();
+            forger.deaf.store(false, Ordering::Relaxed);
+            let mut cq = device.create_cq(CqInit::new(15)).unwrap();
+            let ring = forger.rings.lock().unwrap()[0];
+            let mut init = QpInitAttr::new(&cq, 8);
+            init.cap.max_inline_data = 60;
+            let mut qp = domain.create_raw_packet_qp(&pd, &mut init).unwrap();
+            qp.bring_to_rts().unwrap();
+            forger.deaf.store(true, Ordering::Relaxed);
+            let buffer = pd.alloc_buffer(4096, Access::LOCAL_WRITE).unwrap();
+            // By identifier: sends are even, receives odd.
+            let mut outstanding = std::collections::VecDeque::new();
+            for index in 0..200_u32 {
+                let next = u64::from(index);
+                if qp.send_queue().free() > 0 {
+                    let frame = Inline(&[0; 60]);
+                    let posted = qp
+                        .send_queue()
+                        .batch()
+                        .send_packet(2 * next, SIGNALED, frame);
+                    posted.unwrap();
+                    outstanding.push_back(2 * next);
+                }
+                if qp.recv_queue().free() > 0 {
+                    let sge = buffer.sge(0, 2048).unwrap();
+                    qp.recv_queue().post(2 * next + 1, &[sge]).unwrap();
+                    outstanding.push_back(2 * next + 1);
+                }
+                let counter = (index / 4) as u16 + (random(&mut seed) % 3) as u16;
+                let cqe = forge(&mut seed, index, qp.qpn().number(), counter);
+                let at = (ring + (index as usize & 15) * 64) as *mut [u8; 64];
+                // SAFETY: inside the ring, which exists as long as the CQ, and which the driver does not read now.
+                unsafe { at.write_volatile(cqe) };
+                let Some(completion) = cq.poll().unwrap() else {
+                    continue;
+                };
+                let wc = completion.to_wc();
+                assert_eq!(wc.qp_num, qp.qpn());
+                let receive = wc.wr_id & 1 == 1;
+                let at = outstanding.iter().position(|&id| id == wc.wr_id);
+                let at = at.unwrap_or_else(|| panic!("{wc:?} was not outstanding"));
+                // Receives complete in order; a send stands for those before it.
+                if receive {
+                    assert!(outstanding.iter().take(at).all(|id| id & 1 == 0));
+                    outstanding.remove(at);
+                    receives += 1;
+                } else {
+                    outstanding.retain(|&id| id & 1 == 1 || id > wc.wr_id);
+                    sends += 1;
+                }
+                failed += u32::from(wc.status != WcStatus::Success);
+                assert!(wc.flags.is_empty() || receive);
             }
-            if qp.recv_queue().free() > 0 {
-                let sge = buffer.sge(0, 2048).unwrap();
-                qp.recv_queue().post(2 * next + 1, &[sge]).unwrap();
-                outstanding.push_back(2 * next + 1);
-            }
-            let counter = (index / 4) as u16 + (random(&mut seed) % 3) as u16;
-            let cqe = forge(&mut seed, index, qp.qpn().number(), counter);
-            let at = (ring + (index as usize & 15) * 64) as *mut [u8; 64];
-            // SAFETY: inside the ring, which exists as long as the CQ, and which the driver does not read now.
-            unsafe { at.write_volatile(cqe) };
-            let Some(completion) = cq.poll().unwrap() else {
-                continue;
-            };
-            let wc = completion.to_wc();
-            assert_eq!(wc.qp_num, qp.qpn());
-            let receive = wc.wr_id & 1 == 1;
-            let at = outstanding.iter().position(|&id| id == wc.wr_id);
-            let at = at.unwrap_or_else(|| panic!("{wc:?} was not outstanding"));
-            // Receives complete in order; a send stands for those before it.
-            if receive {
-                assert!(outstanding.iter().take(at).all(|id| id & 1 == 0));
-                outstanding.remove(at);
-                receives += 1;
-            } else {
-                outstanding.retain(|&id| id & 1 == 1 || id > wc.wr_id);
-                sends += 1;
-            }
-            failed += u32::from(wc.status != WcStatus::Success);
-            assert!(wc.flags.is_empty() || receive);
+            garbage += cq.garbage_completions();
+            forger.deaf.store(false, Ordering::Relaxed);
+            qp.destroy().unwrap();
+            cq.destroy().map_err(|(_, error)| error).unwrap();
         }
-        garbage += cq.garbage_completions();
-        forger.deaf.store(false, Ordering::Relaxed);
-        qp.destroy().unwrap();
-        cq.destroy().map_err(|(_, error)| error).unwrap();
-    }
-    println!("{sends} {receives} {failed} {garbage}");
-    assert!(sends > 300 && receives > 300 && failed > 100 && garbage > 1000);
-    drop(domain);
-    drop(pd);
-    device.close().expect("closed");
-    assert_eq!(world.take_faults(0), []);
-    assert_eq!(world.accounting(0).allocated, 0);
+        println!("{sends} {receives} {failed} {garbage}");
+        assert!(sends > 300 && receives > 300 && failed > 100 && garbage > 1000);
+    });
 }
 
 /// The hexadecimal number behind `name`.
@@ -270,100 +267,91 @@ fn number_behind(shown: &str, name: &str) -> u32 {
 /// for, requests that were not posted. Frames lie in the buffer and do not overlap, whatever is said.
 #[test]
 fn nonsense_about_strides() {
-    let world = Builder::new()
-        .function(Card::new(1))
-        .function(Card::new(2))
-        .stepped();
-    let forger = Forger::new(world.platform(0));
-    let mut resources = Box::new(Resources::<Qps<1>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
-    let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
-    let pd = device.alloc_pd().unwrap();
-    let domain = device.alloc_ethernet_domain().unwrap();
-    let mut seed = 0x57;
-    println!("seed {seed:#x}");
-    let (mut frames, mut faults, mut malformed, mut unused, mut garbage) = (0, 0, 0, 0, 0);
-    for _ in 0..300 {
-        forger.rings.lock().unwrap().clear();
-        let init = StridingInit {
-            requests: 1,
-            strides: 8,
-            stride_len: 256,
-            frame_len: Some(1518),
-            ..StridingInit::default()
-        };
-        let mut queue = domain.create_striding_receive(&pd, &init).unwrap();
-        let [ring] = forger.rings.lock().unwrap()[..] else {
-            panic!("one completion queue");
-        };
-        let (mut used, mut held) = (0_u64, Vec::new());
-        let mut bytes = [0; 2048];
-        for index in 0..200_usize {
-            let mut perhaps = |right: u64, other: u64| {
-                if random(&mut seed) & 15 == 0 {
-                    other
-                } else {
-                    right
-                }
+    lied_to(|forger, device| {
+        let pd = device.alloc_pd().unwrap();
+        let domain = device.alloc_ethernet_domain().unwrap();
+        let mut seed = 0x57;
+        println!("seed {seed:#x}");
+        let (mut frames, mut faults, mut malformed, mut unused, mut garbage) = (0, 0, 0, 0, 0);
+        for _ in 0..300 {
+            forger.rings.lock().unwrap().clear();
+            let init = StridingInit {
+                requests: 1,
+                strides: 8,
+                stride_len: 256,
+                frame_len: Some(1518),
+                ..StridingInit::default()
             };
-            let strides = 1 + perhaps(index as u64 % 3, 0x7ffe);
-            let filler = perhaps(0, 1) << 31;
-            let length = perhaps(60 + index as u64, 0xffff);
-            let stride = perhaps(used, 9);
-            let request = perhaps(0, 3);
-            let user = perhaps(0, 7);
-            let opcode = perhaps(2, 0xe);
-            let vlan = perhaps(0, 1) as u8;
-            let mut cqe = [0; 64];
-            cqe[2..4].copy_from_slice(&(request as u16).to_be_bytes());
-            cqe[0x1d] = vlan;
-            cqe[0x20..0x24].copy_from_slice(&(user as u32).to_be_bytes());
-            let count = (filler | strides << 16 | length) as u32;
-            cqe[0x2c..0x30].copy_from_slice(&count.to_be_bytes());
-            cqe[0x37] = random(&mut seed) as u8 % 6;
-            cqe[0x3c..0x3e].copy_from_slice(&(stride as u16).to_be_bytes());
-            cqe[0x3f] = (opcode as u8) << 4 | u8::from(index & 16 != 0);
-            let at = (ring + (index & 15) * 64) as *mut [u8; 64];
-            // SAFETY: inside the ring, which exists as long as the queue, and which the driver does not read now.
-            unsafe { at.write_volatile(cqe) };
-            match queue.receive() {
-                Ok(Some(frame)) => {
-                    let length = queue.copy_to(&frame, &mut bytes);
-                    assert!(length == frame.len() && (14..=1518).contains(&length));
-                    let sge = queue.sge(&frame).unwrap();
-                    let mine = sge.addr..sge.addr + u64::from(sge.length);
-                    for (_, other) in &held {
-                        let other: &core::ops::Range<u64> = other;
-                        assert!(mine.end <= other.start || other.end <= mine.start);
+            let mut queue = domain.create_striding_receive(&pd, &init).unwrap();
+            let [ring] = forger.rings.lock().unwrap()[..] else {
+                panic!("one completion queue");
+            };
+            let (mut used, mut held) = (0_u64, Vec::new());
+            let mut bytes = [0; 2048];
+            for index in 0..200_usize {
+                let mut perhaps = |right: u64, other: u64| {
+                    if random(&mut seed) & 15 == 0 {
+                        other
+                    } else {
+                        right
                     }
-                    used = (used + strides) % 8;
-                    frames += 1;
-                    held.push((frame, mine));
+                };
+                let strides = 1 + perhaps(index as u64 % 3, 0x7ffe);
+                let filler = perhaps(0, 1) << 31;
+                let length = perhaps(60 + index as u64, 0xffff);
+                let stride = perhaps(used, 9);
+                let request = perhaps(0, 3);
+                let user = perhaps(0, 7);
+                let opcode = perhaps(2, 0xe);
+                let vlan = perhaps(0, 1) as u8;
+                let mut cqe = [0; 64];
+                cqe[2..4].copy_from_slice(&(request as u16).to_be_bytes());
+                cqe[0x1d] = vlan;
+                cqe[0x20..0x24].copy_from_slice(&(user as u32).to_be_bytes());
+                let count = (filler | strides << 16 | length) as u32;
+                cqe[0x2c..0x30].copy_from_slice(&count.to_be_bytes());
+                cqe[0x37] = random(&mut seed) as u8 % 6;
+                cqe[0x3c..0x3e].copy_from_slice(&(stride as u16).to_be_bytes());
+                cqe[0x3f] = (opcode as u8) << 4 | u8::from(index & 16 != 0);
+                let at = (ring + (index & 15) * 64) as *mut [u8; 64];
+                // SAFETY: inside the ring, which exists as long as the queue, and which the driver does not read now.
+                unsafe { at.write_volatile(cqe) };
+                match queue.receive() {
+                    Ok(Some(frame)) => {
+                        let length = queue.copy_to(&frame, &mut bytes);
+                        assert!(length == frame.len() && (14..=1518).contains(&length));
+                        let sge = queue.sge(&frame).unwrap();
+                        let mine = sge.addr..sge.addr + u64::from(sge.length);
+                        for (_, other) in &held {
+                            let other: &core::ops::Range<u64> = other;
+                            assert!(mine.end <= other.start || other.end <= mine.start);
+                        }
+                        used = (used + strides) % 8;
+                        frames += 1;
+                        held.push((frame, mine));
+                    }
+                    Ok(None) => used = (used + strides) % 8,
+                    Err(EthernetReceiveError::Strides(_)) => {
+                        faults += 1;
+                        break;
+                    }
+                    Err(_) => break,
                 }
-                Ok(None) => used = (used + strides) % 8,
-                Err(EthernetReceiveError::Strides(_)) => {
-                    faults += 1;
-                    break;
+                if random(&mut seed) & 3 == 0 {
+                    for (frame, _) in held.drain(..) {
+                        queue.give_back(frame).unwrap();
+                    }
                 }
-                Err(_) => break,
             }
-            if random(&mut seed) & 3 == 0 {
-                for (frame, _) in held.drain(..) {
-                    queue.give_back(frame).unwrap();
-                }
-            }
+            assert!(queue.posted() <= 1);
+            let counters = queue.counters();
+            malformed += counters.malformed;
+            unused += counters.unused_strides;
+            garbage += counters.garbage_completions;
+            queue.destroy().unwrap();
         }
-        assert!(queue.posted() <= 1);
-        let counters = queue.counters();
-        malformed += counters.malformed;
-        unused += counters.unused_strides;
-        garbage += counters.garbage_completions;
-        queue.destroy().unwrap();
-    }
-    let totals = [frames, faults, malformed, unused, garbage];
-    assert!(totals.iter().all(|&total| total > 30), "{totals:?}");
-    domain.destroy().unwrap();
-    drop(pd);
-    device.close().expect("closed");
-    assert_eq!(world.take_faults(0), []);
-    assert_eq!(world.accounting(0).allocated, 0);
+        let totals = [frames, faults, malformed, unused, garbage];
+        assert!(totals.iter().all(|&total| total > 30), "{totals:?}");
+        domain.destroy().unwrap();
+    });
 }
