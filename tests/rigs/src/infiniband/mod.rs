@@ -25,6 +25,17 @@ const PACKAGES: &[&str] = &["ibverbs-providers", "libibverbs-dev", "libibverbs1"
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "1";
 
+/// A simulated subnet, the peer of the model's.
+const SIMULATOR: &[&str] = &["ibsim-utils", "libumad2sim0"];
+/// Its files, by their names in the guests.
+const SIMULATED: [(&str, &str); 2] = [
+    ("ibsim", "usr/bin/ibsim"),
+    (
+        "libumad2sim.so",
+        "usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so",
+    ),
+];
+
 /// Runs all scenarios, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -44,6 +55,13 @@ fn all_programs(root: &Path) -> Result<Vec<Program>, String> {
     let name = PROGRAM.name;
     let mut all = programs::libraries(root)?;
     all.push(Program { name, path });
+    let directory = root.join("target/rigs/infiniband/ibsim");
+    let tree = provision::guest_packages(&directory, SIMULATOR, RECIPE)?;
+    let simulator = SIMULATED.map(|(name, path)| Program {
+        name,
+        path: tree.join(path),
+    });
+    all.extend(simulator);
     Ok(all)
 }
 

@@ -289,4 +289,24 @@ pub(super) const ALL: &[Scenario] = &[
         }],
         ..SCENARIO
     },
+    Scenario {
+        name: "sweep",
+        about: "a fat tree of 500 adapters, swept by OpenSM: what it finds, in which time, beside ibsim with the same subnet",
+        model: &[
+            "--port-type",
+            "ib",
+            "--subnet-managed",
+            "--topology",
+            concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/src/infiniband/topologies/fat_tree.txt"
+            ),
+        ],
+        rounds: &[Boot {
+            script: include_str!("scripts/sweep.sh"),
+            limit: 20,
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
 ];
