@@ -75,7 +75,8 @@ counted() {
 LIST'
 osm='. /run/osm/functions'
 # Nothing was wrong, by the log of the manager.
-step 400 'first sweep' "$osm; manager model && first model; cat /run/osm/model/log; ! grep ERR /run/osm/model/log && swept model 1"
+step 400 'first sweep' "$osm; manager model && first model; cat /run/osm/model/log
+    ! grep ERR /run/osm/model/log && swept model 1"
 step 100 'counted' "$osm; counted model"
 step 200 'light sweeps' "$osm; light model"
 step 400 'discovered' "$osm"'; ibnetdiscover > /run/osm/net && head -50 /run/osm/net && tail -4 /run/osm/net &&
@@ -84,10 +85,11 @@ step 400 'discovered' "$osm"'; ibnetdiscover > /run/osm/net && head -50 /run/osm
 step 400 'links' "$osm"'; iblinkinfo -l > /run/osm/links; head -5 /run/osm/links; tail -5 /run/osm/links
     echo "$(grep -c Active /run/osm/links) ends" && [ "$(grep -c Active /run/osm/links)" = $ends ]'
 step 60 'manager ends' "$osm; end_manager model"
-step 100 'ibsim' "$osm; cd /run/sim && mkfifo console && { setsid /ours/ibsim -s /run/osm/net <> console > out 2>&1 & } &&
+step 100 'ibsim' "$osm; cd /run/sim && mkfifo console &&
+    { setsid /ours/ibsim -s /run/osm/net <> console > out 2>&1 & } &&
     until_true 'grep -q MaxMcastCap out'; tail -5 out"
-step 400 'first sweep in ibsim' "$osm"'; manager ibsim SIM_HOST=H-0002c90300000100 LD_PRELOAD=/ours/libumad2sim.so && first ibsim
-    cat /run/osm/ibsim/log /run/osm/ibsim/out; swept ibsim 1'
+step 400 'first sweep in ibsim' "$osm"'; manager ibsim SIM_HOST=H-0002c90300000100 LD_PRELOAD=/ours/libumad2sim.so &&
+    first ibsim; cat /run/osm/ibsim/log /run/osm/ibsim/out; swept ibsim 1'
 step 100 'counted in ibsim' "$osm; counted ibsim"
 step 200 'light sweeps in ibsim' "$osm; light ibsim"
 step 60 'end' "$osm; end_manager ibsim; rmmod ib_umad && rmmod mlx5_ib && rmmod mlx5_core"
