@@ -202,6 +202,7 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::pages::PagesReqEvent::DESCRIPTOR,
     crate::qp::Ads::DESCRIPTOR,
     crate::qp::Qpc::DESCRIPTOR,
+    crate::qp::QpcExt::DESCRIPTOR,
     crate::register::RegisterHostEndianness::DESCRIPTOR,
     crate::register::PtysReg::DESCRIPTOR,
     crate::register::PmtuReg::DESCRIPTOR,

@@ -118,6 +118,31 @@ const REASONS: &[(&str, &str, &str)] = &[
         "not in the headers of Linux 6.1; those of 6.12 have it, 0x20 bytes",
     ),
     (
+        "cmd_hca_cap",
+        "qpc_extension",
+        "reserved in the headers of Linux 6.1; rdma-core's mlx5_ifc.h has it at bit 0x122",
+    ),
+    (
+        "qpc_ext",
+        "",
+        "not in the headers of Linux 6.1; rdma-core's mlx5_ifc.h has it, 0xc0 bytes",
+    ),
+    (
+        "rts2rts_qp_in",
+        "qpc_ext",
+        "reserved in the headers; rdma-core's mlx5_ifc.h has it at bit 0x40",
+    ),
+    (
+        "rts2rts_qp_in",
+        "opt_param_mask_95_32",
+        "reserved in the headers; rdma-core's mlx5_ifc.h has it at bit 0x840",
+    ),
+    (
+        "rts2rts_qp_in",
+        "qpc_data_ext",
+        "behind the end in the headers; rdma-core's mlx5_ifc.h has it at bit 0x880",
+    ),
+    (
         "query_special_contexts_out",
         "terminate_scatter_list_mkey",
         "reserved in the headers of Linux 6.1; those of 6.12 have it at bit 0xa0",

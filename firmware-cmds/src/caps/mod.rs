@@ -54,6 +54,7 @@ layout! {
         flag umr_extended_translation_offset, set_umr_extended_translation_offset @ 0x20 [7];
         flag null_mkey, set_null_mkey @ 0x20 [6];
         bits log_max_klm_list_size, set_log_max_klm_list_size: u8 @ 0x20 [5:0];
+        flag qpc_extension, set_qpc_extension @ 0x24 [29];
         bits log_max_ra_req_dc, set_log_max_ra_req_dc: u8 @ 0x24 [21:16];
         flag eth_wqe_too_small, set_eth_wqe_too_small @ 0x24 [13];
         flag vnic_env_cq_overrun, set_vnic_env_cq_overrun @ 0x24 [6];

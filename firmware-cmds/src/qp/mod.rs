@@ -114,6 +114,22 @@ layout! {
 }
 
 layout! {
+    /// What came later to a queue pair's context, behind the command that changes it.
+    pub struct QpcExt: "qpc_ext", 0xc0 {
+        flag mmo, set_mmo @ 0x00 [29];
+        bits dci_stream_channel_id, set_dci_stream_channel_id: u16 @ 0x00 [15:0];
+        bits qos_queue_group_id_requester, set_qos_queue_group_id_requester: u32 @ 0x04 [31:0];
+        bits qos_queue_group_id_responder, set_qos_queue_group_id_responder: u32 @ 0x08 [31:0];
+    }
+}
+
+impl QpcExt {
+    /// Bit of [`Rts2rtsQpIn::opt_param_mask_95_32`]: the stream is to leave its error state
+    /// (`MLX5_QPC_OPT_MASK_32_DCI_STREAM_CHANNEL_ID` of rdma-core's `mlx5_ifc.h`).
+    pub const OPT_DCI_STREAM_CHANNEL_ID: u64 = 1 << 0;
+}
+
+layout! {
     /// Input of CREATE_QP.
     pub struct CreateQpIn: "create_qp_in", 0x110 {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];
@@ -233,10 +249,13 @@ layout! {
         bits opcode, set_opcode: u16 @ 0x00 [31:16];
         bits uid, set_uid: u16 @ 0x00 [15:0];
         bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+        flag qpc_ext, set_qpc_ext @ 0x08 [31];
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
+        bits opt_param_mask_95_32, set_opt_param_mask_95_32: u64 @ 0x108 [63:0];
+        tail qpc_data_ext: 64 @ 0x110;
     }
 }
 

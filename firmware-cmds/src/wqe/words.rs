@@ -27,6 +27,8 @@ words! {
     pub struct ControlFlags(u64): "struct mlx5_wqe_ctrl_seg" @ 0x08 {
         /// Signature, if the queue is signed.
         u8 signature, set_signature: 63, 56;
+        /// Stream of an initiator of dynamic connections.
+        u16 dci_stream_channel_id, set_dci_stream_channel_id: 55, 40;
         /// The three fields that follow in one: fence mode, completion and event mode, solicited event.
         u8 fm_ce_se, set_fm_ce_se: 39, 32;
         /// What the WQE waits for: [`fence`](crate::wqe::fence).

@@ -248,7 +248,9 @@ syndromes! {
     QpInputNumber = 0x000a_0026, BadParam, "CREATE_QP asking for a QP number";
     QpStride = 0x000a_0029, Limit, "CREATE_QP with receive WQEs beyond max_wqe_sz_rq";
     QpAtomic = 0x000a_002a, BadParam, "atomics of the peer without their capability";
-    QpStreams = 0x000a_002c, BadParam, "CREATE_QP with streams of a DCI, which are not offered";
+    QpStreams = 0x000a_002c, BadParam, "CREATE_QP with more streams than a DCI can have, or of another service";
+    QpExtension = 0x000a_002f, BadParam, "RTS2RTS_QP with an extension that is cut off, has fields that cannot be changed, or has no capability";
+    QpStreamSound = 0x000a_0030, BadResourceState, "RTS2RTS_QP for a stream of a DCI that is not in error";
     QpScatter = 0x000a_002e, BadParam, "small messages in completions without the capability, of a service without them, or larger than the entries";
     QpAlternatePath = 0x000a_002d, BadParam, "an alternate path where there are none, or to no port";
 

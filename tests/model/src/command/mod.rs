@@ -7,6 +7,7 @@ use crate::syndrome::{Reject, Status, Syndrome};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::qp::Rtr2rtsQpIn;
 use core::marker::PhantomData;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -126,10 +127,11 @@ fn named_end(of: &Descriptor) -> usize {
 const HEAD: usize = 16;
 
 /// The least input that a command can do with. rdma-core's VFIO driver and iPXE leave reserved words at its end out, and
-/// INIT_HCA's software owner, which came later.
+/// INIT_HCA's software owner and the extension of RTS2RTS_QP, which came later.
 fn shortest<C: Command>() -> usize {
     match C::OPCODE {
         Opcode::InitHca => HEAD,
+        Opcode::Rts2rtsQp => named_end(Rtr2rtsQpIn::DESCRIPTOR),
         _ => named_end(C::DESCRIPTOR).max(HEAD),
     }
 }

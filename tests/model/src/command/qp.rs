@@ -129,7 +129,15 @@ fn check_type(device: &Device, context: &Qpc) -> core::result::Result<(), Syndro
     if device.config.strict && context.pm_state() != PM_MIGRATED {
         return Err(Syndrome::QpMigration);
     }
-    if context.log_num_dci_stream_channels() != 0 || context.log_num_dci_errored_streams() != 0 {
+    let (channels, errored) = (
+        context.log_num_dci_stream_channels(),
+        context.log_num_dci_errored_streams(),
+    );
+    let streams = channels != 0 || errored != 0;
+    if streams && context.st() != service::DCI
+        || channels > caps.log_max_dci_stream_channels()
+        || errored > caps.log_max_dci_errored_streams()
+    {
         return Err(Syndrome::QpStreams);
     }
     if !matches!(

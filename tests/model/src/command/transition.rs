@@ -15,11 +15,12 @@ use crate::port::lid::unicast;
 use crate::roce::env::{PathMigration, QpKind, QpState};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::qp::{
-    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, Rst2initQpIn, Rtr2rtsQpIn,
+    Ads, Init2initQpIn, Init2rtrQpIn, Qp2ErrIn, Qp2RstIn, Qpc, QpcExt, Rst2initQpIn, Rtr2rtsQpIn,
     Rts2rtsQpIn, Sqd2rtsQpIn, Sqerr2rtsQpIn,
 };
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use bareverbs_firmware_cmds::values::OptParamMask as Opt;
+use zerocopy::FromBytes;
 
 /// One transition.
 struct Transition {
@@ -462,9 +463,62 @@ transition!(rst2init, Rst2initQpIn, RST2INIT, |input| input.ece());
 transition!(init2init, Init2initQpIn, INIT2INIT, |input| input.ece());
 transition!(init2rtr, Init2rtrQpIn, INIT2RTR, |input| input.ece());
 transition!(rtr2rts, Rtr2rtsQpIn, RTR2RTS, |input| input.ece());
-transition!(rts2rts, Rts2rtsQpIn, RTS2RTS, |input| input.ece());
 transition!(sqerr2rts, Sqerr2rtsQpIn, SQERR2RTS, |_| 0);
 transition!(sqd2rts, Sqd2rtsQpIn, SQD2RTS, |_| 0);
+
+pub(super) fn rts2rts(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Rts2rtsQpIn>) -> Result {
+    let input = call.input;
+    let (qpn, mask) = (input.qpn(), input.opt_param_mask());
+    let stream = match extension(device, &call)? {
+        Some(extension) => {
+            checked(device, io, qpn)?;
+            let qp = device.qps.get(qpn).ok_or(Syndrome::QpUnknown)?;
+            if qp.kind() != Some(QpKind::Dci) {
+                return Err(Syndrome::QpExtension.into());
+            }
+            Some(extension.dci_stream_channel_id())
+        }
+        None => None,
+    };
+    apply(device, io, &RTS2RTS, qpn, mask, input.ece(), input.qpc())?;
+    let Some(stream) = stream else {
+        return Ok(());
+    };
+    let mut was_in_error = false;
+    device.with_transport(io, qpn, |transport, _| {
+        was_in_error = transport.reset_stream(stream);
+    });
+    if was_in_error {
+        Ok(())
+    } else {
+        Err(Syndrome::QpStreamSound.into())
+    }
+}
+
+/// The extension behind RTS2RTS_QP, if it asks for the one change that there is: a stream of an initiator.
+fn extension(
+    device: &Device,
+    call: &Call<'_, Rts2rtsQpIn>,
+) -> core::result::Result<Option<QpcExt>, Syndrome> {
+    let asked = call.input.opt_param_mask_95_32();
+    if !call.input.qpc_ext() {
+        return if asked == 0 {
+            Ok(None)
+        } else {
+            Err(Syndrome::QpExtension)
+        };
+    }
+    let caps = &device.caps.general;
+    let (extension, _) = QpcExt::read_from_prefix(call.tail).map_err(|_| Syndrome::QpExtension)?;
+    let streams = asked == QpcExt::OPT_DCI_STREAM_CHANNEL_ID;
+    if !caps.qpc_extension()
+        || asked & !QpcExt::OPT_DCI_STREAM_CHANNEL_ID != 0
+        || streams && caps.log_max_dci_stream_channels() == 0
+    {
+        return Err(Syndrome::QpExtension);
+    }
+    Ok(streams.then_some(extension))
+}
 
 pub(super) fn to_error(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Qp2ErrIn>) -> Result {
     let qpn = call.input.qpn();

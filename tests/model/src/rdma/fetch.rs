@@ -112,6 +112,9 @@ impl Device {
 
         let xrc = st == service::XRC;
         let dynamic = st == service::DCI;
+        if dynamic {
+            work.stream = Some(flags.dci_stream_channel_id());
+        }
         let reliable = st == service::RC || xrc || dynamic;
         let connected = reliable || st == service::UC;
         let datagram = matches!(st, service::UD | service::QP1 | service::QP0);

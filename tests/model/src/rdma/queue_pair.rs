@@ -167,6 +167,7 @@ impl Device {
             pkey: self.vport.pkey(primary.pkey_index()),
             qkey: context.q_key(),
             dc_key: context.dc_access_key(),
+            errored_streams: 1 << context.log_num_dci_errored_streams(),
             path: if kind.connected()
                 && kind != QpKind::Dci
                 && !matches!(qp.state, QpState::Reset | QpState::Init)

@@ -14,7 +14,7 @@ use super::packet::{Dceth, Packet};
 use super::psn::Psn;
 use super::responder::Responder;
 use super::template::Template;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Connections that a target keeps.
@@ -23,15 +23,17 @@ const MAX_CONNECTIONS: usize = 1024;
 /// The connection of an initiator to its present target.
 pub(super) struct Connection {
     target: DcTarget,
+    stream: Option<u16>,
     template: Template,
     number: u32,
     first: Psn,
 }
 
 impl Connection {
-    /// Whether a message to this target may use it.
-    pub(super) fn is_to(&self, target: &DcTarget) -> bool {
-        self.target == *target
+    /// Whether a message of this stream to this target may use it. Each stream has its own connection, so that what is on
+    /// its way behind a message that fails ends with it.
+    pub(super) fn is_to(&self, target: &DcTarget, stream: Option<u16>) -> bool {
+        self.target == *target && self.stream == stream
     }
 
     /// The way to the target.
@@ -59,17 +61,26 @@ impl Connection {
 #[derive(Default)]
 pub(super) struct Initiator {
     pub(super) connection: Option<Box<Connection>>,
+    /// Streams in error.
+    pub(super) errored: BTreeSet<u16>,
     last: u32,
 }
 
 impl Initiator {
     /// Opens the next connection. Numbers rise with time too, for those that a QP with the same number has had before.
-    pub(super) fn open(&mut self, target: DcTarget, first: Psn, now: Duration) {
+    pub(super) fn open(
+        &mut self,
+        target: DcTarget,
+        stream: Option<u16>,
+        first: Psn,
+        now: Duration,
+    ) {
         let next = self.last.wrapping_add(1);
         let clock = now.as_micros() as u32;
         self.last = if older(next, clock) { clock } else { next };
         self.connection = Some(Box::new(Connection {
             target,
+            stream,
             template: Template::new(&Headers::new(target.path)),
             number: self.last,
             first,
@@ -80,6 +91,7 @@ impl Initiator {
     pub(super) fn renewed(&self) -> Initiator {
         Initiator {
             connection: None,
+            errored: BTreeSet::new(),
             last: self.last,
         }
     }

@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub use super::counter::Counter;
 pub use super::cqe_scatter::CqeScatter;
 use super::opcode::Service;
+pub use super::target::DcTarget;
 use bareverbs_firmware_cmds::cqe;
 pub use bareverbs_firmware_cmds::values::PathMigration;
 
@@ -209,6 +210,8 @@ pub struct QpConfig {
     pub qkey: u32,
     /// Access key that requests have to name (DCT).
     pub dc_key: u64,
+    /// Streams in error with which a DCI is in error itself.
+    pub errored_streams: u32,
     /// The way to the peer; meaningless for UD, GSI and DCI. DCT: what is the same for all peers. `None` before RTR.
     pub path: Option<Path>,
     /// Path migration state (IBTA vol. 1, 17.2.8); other than migrated only with an alternate path.
@@ -389,17 +392,6 @@ pub struct DatagramAddress {
     pub qkey: u32,
 }
 
-/// Where a request of an initiator of dynamic connections goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DcTarget {
-    /// Headers.
-    pub path: Path,
-    /// Number of the target.
-    pub number: u32,
-    /// Its access key.
-    pub key: u64,
-}
-
 /// A parsed send WQE. The transport owns these and hands them to [`Env::next_send`] to be filled again and again, so that
 /// their vectors keep their capacity.
 #[derive(Debug, Clone, Default)]
@@ -424,6 +416,8 @@ pub struct SendWork {
     pub datagram: Option<DatagramAddress>,
     /// Destination (DCI), apart from the others, of which most requests have none.
     pub target: Option<Box<DcTarget>>,
+    /// Its stream (DCI); `None` of what cannot be read.
+    pub stream: Option<u16>,
     /// The shared receive queue at the peer (XRC).
     pub xrc_srqn: u32,
     /// The message's pieces, in order.

@@ -48,6 +48,7 @@ mod parse_error;
 pub mod psn;
 mod requester;
 mod responder;
+mod target;
 mod template;
 pub mod transport;
 mod wire;

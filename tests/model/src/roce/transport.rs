@@ -163,8 +163,10 @@ impl Transport {
             } else {
                 self.datagram.run(&self.config, env, scratch, &mut left)
             };
-            if let Err(syndrome) = result {
-                self.fail_requester(syndrome, env);
+            if let Err(syndrome) = result
+                && self.fail_requester(syndrome, env)
+            {
+                return true;
             }
         }
         self.run_responder(env, scratch, &mut left);
@@ -348,7 +350,11 @@ impl Transport {
         }
     }
 
-    fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) {
+    /// Whether only a stream has failed, and others go on.
+    fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) -> bool {
+        if self.requester.fail_stream(&self.config, syndrome, env) {
+            return true;
+        }
         if self.config.kind.reliable() {
             self.config.state = QpState::Err;
             self.requester.flush(Some(syndrome), env);
@@ -359,6 +365,12 @@ impl Transport {
             self.requester.flush(Some(syndrome), env);
             env.enter_error(ErrorScope::SendQueue);
         }
+        false
+    }
+
+    /// Ends the error of a stream of an initiator. `false` if it is not in error.
+    pub fn reset_stream(&mut self, stream: u16) -> bool {
+        self.requester.reset_stream(stream)
     }
 
     fn fail_responder(&mut self, fault: Fault, env: &mut dyn Env) {

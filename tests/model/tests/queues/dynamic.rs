@@ -516,7 +516,7 @@ fn refusals() {
     let dci = s.initiator();
     let result = drain(&mut s.pair.a, dci.number);
     assert_eq!(result, Err(refused(Syndrome::DctUnknown)));
-    // Streams are not offered.
+    // More streams than are offered.
     let plan = QpPlan {
         st: DCI,
         pd: s.pair.pd[0],
@@ -526,7 +526,7 @@ fn refusals() {
         user_index: 0,
     };
     let streams = s.pair.a.try_create_qp(plan, |qpc| {
-        qpc.set_log_num_dci_stream_channels(2);
+        qpc.set_log_num_dci_stream_channels(6);
     });
     assert_eq!(streams.map(|_| ()), Err(refused(Syndrome::QpStreams)));
 }

@@ -424,6 +424,7 @@ pub(crate) fn config(kind: QpKind, side: usize, mtu: usize) -> QpConfig {
         pkey: 0xffff,
         qkey: 0x1111_1111,
         dc_key: 0,
+        errored_streams: 1,
         path: kind.connected().then(|| path_of(side)),
         migration: PathMigration::Migrated,
         alternate: None,

@@ -68,8 +68,8 @@ fn checked_in(root: &Path, name: &str, write: bool, fresh: &str) -> Result<Strin
 }
 
 /// Structures that the package's headers do not have yet: those of Linux 6.6 and later, whose driver reads temperatures,
-/// have both.
-const NEWER: &[&str] = &["mtcap_reg", "mtmp_reg"];
+/// have both. And the extension of the QP context, which rdma-core's `mlx5_ifc.h` has.
+const NEWER: &[&str] = &["mtcap_reg", "mtmp_reg", "qpc_ext"];
 
 /// The structures that the crate names, and the outputs for which it uses the empty one.
 fn wanted() -> BTreeSet<String> {

@@ -36,6 +36,11 @@ impl Message {
         )
     }
 
+    /// It ends without having begun, as its stream is in error.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.failed == Some(Syndrome::WorkRequestFlushed)
+    }
+
     pub(super) fn end(&self) -> Psn {
         self.first.plus(self.packets)
     }

@@ -9,6 +9,7 @@ mod answers;
 mod message;
 mod packets;
 mod queue;
+mod streams;
 
 use std::time::Duration;
 
@@ -154,6 +155,12 @@ impl Requester {
                 break;
             }
             if !self.may_send(config) {
+                if self.cursor == 0 && self.messages.front().is_some_and(Message::is_flushed) {
+                    // Of a stream in error; others may follow.
+                    self.retire(env)?;
+                    *budget -= 1;
+                    continue;
+                }
                 break;
             }
             if self.send_one(config, template, env, scratch, now) == Waits::No {
@@ -175,6 +182,12 @@ impl Requester {
             Ok(true) => None,
             Err(BadWqe(syndrome)) => Some(syndrome),
         };
+        if work
+            .stream
+            .is_some_and(|it| self.initiator.errored.contains(&it))
+        {
+            failed = Some(Syndrome::WorkRequestFlushed);
+        }
         let len = work.len();
         let unreliable = config.kind == QpKind::Uc;
         let allowed = match work.op {
@@ -248,7 +261,7 @@ impl Requester {
     fn is_connected(&self, config: &QpConfig, message: &Message) -> bool {
         config.kind != QpKind::Dci
             || match (&self.initiator.connection, &message.work.target) {
-                (Some(connection), Some(target)) => connection.is_to(target),
+                (Some(connection), Some(target)) => connection.is_to(target, message.work.stream),
                 _ => false,
             }
     }
@@ -279,7 +292,8 @@ impl Requester {
             && let (0, Some(target)) = (self.offset, message.work.target.as_deref())
             && self.una == self.high
         {
-            self.initiator.open(*target, message.first, now);
+            let stream = message.work.stream;
+            self.initiator.open(*target, stream, message.first, now);
         }
         let connection = self.initiator.connection.as_deref();
         let Some(template) = connection.map(Connection::template).or(template) else {
@@ -341,6 +355,11 @@ impl Requester {
     /// Completes what is done, in order. The error is that of the message now in front.
     fn retire(&mut self, env: &mut dyn Env) -> Result<(), Syndrome> {
         while let Some(front) = self.messages.front() {
+            if front.is_flushed() {
+                complete(env, &front.work, 0, Err(Syndrome::WorkRequestFlushed));
+                self.skip_front();
+                continue;
+            }
             if let Some(syndrome) = front.failed {
                 return Err(syndrome);
             }
@@ -376,6 +395,20 @@ impl Requester {
             self.offset = 0;
         }
         self.messages.pop();
+    }
+
+    /// Removes the first message, which has no answer. What follows it starts over, on a connection of its own.
+    fn skip_front(&mut self) {
+        let Some(front) = self.messages.front() else {
+            return;
+        };
+        let end = front.end();
+        self.pop();
+        (self.una, self.high) = (end, end);
+        (self.cursor, self.offset, self.reads) = (0, 0, 0);
+        (self.deadline, self.rnr_until, self.credit_limit) = (None, None, None);
+        self.since_ack_request = 0;
+        self.went_back = false;
     }
 
     /// Ends everything: the oldest message with `syndrome`, the others flushed.

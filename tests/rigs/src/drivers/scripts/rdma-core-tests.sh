@@ -6,7 +6,7 @@ step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "gr
 step 60 'unpack' 'tar -C / -xf /ours/tests.tar && ls /tests'
 
 # suite PASSED NAMES: the tests have to pass, but for those that skip themselves as there is no render node to take memory from
-# (dma-buf), and no signatures, on-demand paging, streams or atomics in device memory on the card.
+# (dma-buf), and no signatures, on-demand paging or atomics in device memory on the card.
 suite() {
     step 120 "$2" "cd /tests && export PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 && python3.13 run_tests.py -v $2 2>&1 | tee /run/tests
         grep '^OK' /run/tests || exit
@@ -28,8 +28,8 @@ suite 3 test_mlx5_flow
 # Tables of frames that are sent: they drop, count, and change source addresses.
 dr=test_mlx5_dr.Mlx5DrTest.test_root
 suite 4 "${dr}_tbl_drop_action ${dr}_tbl_modify_header_rule ${dr}_reuse_action_and_matcher ${dr}_tbl_counter_action"
-# Dynamic connections, compressed CQEs and those of 128 bytes, scattering to CQEs, relaxed ordering, time stamps.
-suite 3 test_mlx5_dc
+# Dynamic connections with streams, compressed CQEs and those of 128 bytes, scattering to CQEs, relaxed ordering, time stamps.
+suite 6 test_mlx5_dc
 suite 9 test_mlx5_cq
 suite 3 test_relaxed_ordering
 suite 6 test_mlx5_timestamp
