@@ -5,6 +5,7 @@ pub use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
 
 use crate::types::gid::RoceVersion;
 use crate::types::port::LinkLayer;
+use crate::types::streams::DciStreams;
 
 /// The capabilities in force: the firmware's groups as they are, and what verbs calls them.
 #[derive(Debug, Clone, Copy)]
@@ -210,6 +211,16 @@ impl Capabilities {
     #[must_use]
     pub fn has_dc(&self) -> bool {
         self.hca.dct()
+    }
+
+    /// The most streams that an initiator of dynamic connections can have (`dci_streams_caps` of `mlx5dv_query_device`).
+    #[must_use]
+    pub fn dci_streams(&self) -> Option<DciStreams> {
+        let most = DciStreams {
+            log_concurrent: self.hca.log_max_dci_stream_channels(),
+            log_errored: self.hca.log_max_dci_errored_streams(),
+        };
+        (self.hca.dct() && most.log_concurrent != 0).then_some(most)
     }
 
     /// Whether atomics work, with their results in the host's byte order.

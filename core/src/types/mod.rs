@@ -8,4 +8,5 @@ pub mod event;
 pub mod gid;
 pub mod port;
 pub(crate) mod sge;
+pub(crate) mod streams;
 pub mod wc;

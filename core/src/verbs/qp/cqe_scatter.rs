@@ -43,6 +43,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         let codes = Codes {
             cs_res: code(which.receives, scatter::RECEIVES_32),
             cs_req: code(which.responses, scatter::RESPONSES_32),
+            ..Codes::NONE
         };
         self.begin_qp(SlotClass::Ordinary, init, codes)?.wait()
     }

@@ -26,6 +26,7 @@ use crate::memory::slots::{NONE, QpArrays, QpSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
 use crate::types::sge::Access;
+use crate::types::streams::DciStreams;
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::qp::caps::{QpCap, QpKind, QueueSizes, queue_sizes};
 use crate::verbs::qp::create::{BlockLayout, Qp};
@@ -95,17 +96,19 @@ impl<P: Platform, T: QpType> fmt::Debug for CreatingQp<'_, P, T> {
     }
 }
 
-/// Which messages go into their completions, as the context has it.
+/// Which messages go into their completions, and what streams an initiator has, as the context has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Codes {
     pub(crate) cs_res: u8,
     pub(crate) cs_req: u8,
+    pub(crate) streams: DciStreams,
 }
 
 impl Codes {
     pub(crate) const NONE: Self = Self {
         cs_res: 0,
         cs_req: 0,
+        streams: DciStreams::ONE,
     };
 }
 
@@ -408,6 +411,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             sizes,
             state: QpState::Reset,
             sq_sig_all: self.sq_sig_all,
+            outlives_errors: self.scatter.streams.log_errored != 0,
             cqns: [&self.cqs[0], &self.cqs[1]]
                 .map(|cq| cq.as_ref().map_or(0, |cq| cq.cqn.number())),
             port: 1,
@@ -437,7 +441,9 @@ impl<'d, P: Platform> Parts<'d, P> {
             .set_cqn_snd(send_cqn)
             .set_cqn_rcv(recv_cqn)
             .set_cs_res(self.scatter.cs_res)
-            .set_cs_req(self.scatter.cs_req);
+            .set_cs_req(self.scatter.cs_req)
+            .set_log_num_dci_stream_channels(self.scatter.streams.log_concurrent)
+            .set_log_num_dci_errored_streams(self.scatter.streams.log_errored);
         // Time stamps free running, unless the device has only the kind that it calls default.
         let caps = device.capabilities();
         if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {

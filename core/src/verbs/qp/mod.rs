@@ -52,12 +52,14 @@ mod query;
 pub mod recv;
 pub mod send;
 pub mod state;
+mod streams;
 mod transition;
 mod umr;
 mod window;
 pub mod wr;
 mod xrc;
 
+pub use crate::types::streams::DciStreams;
 pub use attr::{PathMigState, QpAttr, QueriedQp};
 pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
 pub use connect::Endpoint;

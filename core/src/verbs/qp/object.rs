@@ -34,6 +34,8 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) sizes: QueueSizes,
     pub(crate) state: QpState,
     pub(crate) sq_sig_all: bool,
+    /// An initiator of which a stream may fail alone.
+    pub(crate) outlives_errors: bool,
     /// Numbers of the CQs, send and receive.
     pub(crate) cqns: [u32; 2],
     /// What modify has set so far and later transitions need again.
@@ -104,6 +106,7 @@ impl<P: Platform> QpObject<'_, P> {
         let datagrams = matches!(self.kind, QpKind::Ud | QpKind::Gsi);
         match self.state {
             QpState::Reset => QpState::Reset,
+            state if self.outlives_errors => state,
             _ if flags & error_flags::FAILED != 0 => QpState::Err,
             QpState::Rts if flags & error_flags::SEND_FAILED != 0 && datagrams => QpState::Sqe,
             QpState::Rts | QpState::Sqd if flags & error_flags::SEND_FAILED != 0 => QpState::Err,

@@ -81,7 +81,9 @@ mod tests {
         fn same<C: Command>() {
             let (one, all) = (C::DESCRIPTOR, Rst2initQpIn::DESCRIPTOR);
             assert_eq!(one.size, all.size);
-            for field in one.fields {
+            // Behind what all have, RTS2RTS_QP can change a stream of an initiator.
+            let own = ["qpc_ext", "opt_param_mask_95_32", "qpc_data_ext"];
+            for field in one.fields.iter().filter(|it| !own.contains(&it.name)) {
                 let there = all.fields.iter().find(|there| there.name == field.name);
                 let there = there.map(|there| (there.offset, there.width));
                 assert_eq!(there, Some((field.offset, field.width)), "{}", one.name);
