@@ -111,9 +111,6 @@ pub enum CreateQpError {
     NoXrc,
     /// The device does not have dynamic connections (`dct`).
     NoDc,
-    /// The device does not have initiators with so many streams
-    /// ([`Capabilities::dci_streams`](crate::Capabilities::dci_streams)).
-    NoStreams,
     /// The device, or this type of QP, does not put messages into completions.
     NoCqeScatter,
     /// The device does not support user indexes (CQE version 1), without which completions cannot be assigned.
@@ -140,7 +137,6 @@ impl fmt::Display for CreateQpError {
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),
             Self::NoXrc => f.write_str("the device does not have XRC"),
             Self::NoDc => f.write_str("the device does not have dynamic connections"),
-            Self::NoStreams => f.write_str("the device does not have so many streams"),
             Self::NoCqeScatter => f.write_str("no scatter to CQE"),
             Self::NoUserIndex => f.write_str("the device does not have CQE version 1"),
             Self::GsiTaken => f.write_str("QP1 is in use by the device's connection manager"),

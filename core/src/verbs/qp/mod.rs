@@ -82,6 +82,7 @@ pub use payload::{Inline, Payload};
 pub use recv::RecvQueue;
 pub use send::SendQueue;
 pub use state::{QpAttrMask, QpState, Transition, TransitionError, transition};
+pub use streams::DciError;
 pub use umr::MrInterleaved;
 pub(crate) use window::WINDOW_LIST;
 pub use window::{MwBind, MwType};

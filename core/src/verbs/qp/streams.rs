@@ -1,6 +1,8 @@
 //! Streams of an initiator of dynamic connections: requests of one stream are carried out in order, and a request that fails
 //! takes only those of its own stream with it.
 
+use core::fmt;
+
 use bareverbs_firmware_cmds::qp::{QpcExt, Rts2rtsQpIn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::ControlFlags;
@@ -19,6 +21,34 @@ use crate::verbs::qp::modify::ModifyError;
 use crate::verbs::qp::open::OpenBatch;
 use crate::verbs::qp::send::{Batch, SendQueue};
 
+/// Why there is no initiator with streams. (An error of its own, so that programs without streams do not carry its text.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DciError {
+    /// The device does not have so many streams.
+    Streams {
+        /// What it has.
+        most: Option<DciStreams>,
+    },
+    /// There is no QP.
+    Create(CreateQpError),
+}
+
+impl fmt::Display for DciError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Streams { most: None } => f.write_str("the device does not have streams"),
+            Self::Streams { most: Some(most) } => write!(
+                f,
+                "the device has 2^{} streams, of which 2^{} may be in error",
+                most.log_concurrent, most.log_errored
+            ),
+            Self::Create(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DciError {}
+
 /// The bits of a control segment's second word that name the stream, as they lie in memory.
 fn bits(stream: u16) -> u64 {
     let mut word = ControlFlags(0);
@@ -35,24 +65,25 @@ impl<'d, P: Platform> Pd<'d, P> {
     ///
     /// # Errors
     ///
-    /// [`CreateQpError::NoStreams`] if the device does not have so many.
+    /// [`DciError::Streams`] if the device does not have so many.
     pub fn create_dci_with_streams(
         &self,
         init: &mut QpInitAttr<'_, 'd, P>,
         streams: DciStreams,
-    ) -> Result<Qp<'d, P, Dci>, CreateQpError> {
+    ) -> Result<Qp<'d, P, Dci>, DciError> {
         let most = self.device.capabilities().dci_streams();
         let offered = most.is_some_and(|most| {
             streams.log_concurrent <= most.log_concurrent && streams.log_errored <= most.log_errored
         });
         if !offered {
-            return Err(CreateQpError::NoStreams);
+            return Err(DciError::Streams { most });
         }
         let codes = Codes {
             streams,
             ..Codes::NONE
         };
-        self.begin_qp(SlotClass::Ordinary, init, codes)?.wait()
+        let begun = self.begin_qp(SlotClass::Ordinary, init, codes);
+        begun.and_then(|qp| qp.wait()).map_err(DciError::Create)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bareverbs_core::{
-    CqInit, CreateQpError, DcTarget, Dci, DciStreams, Inline, ModifyError, QpAttr, QpAttrMask,
+    CqInit, DcTarget, Dci, DciError, DciStreams, Inline, ModifyError, QpAttr, QpAttrMask,
     QpInitAttr, QpState, Qpn, SendFlags, Sge, Wc, WcStatus,
 };
 
@@ -176,7 +176,8 @@ fn more_than_a_card_has() {
         let cq = side.device.create_cq(CqInit::new(7)).unwrap();
         let mut init = QpInitAttr::new(&cq, 4);
         let made = side.pd.create_dci_with_streams(&mut init, streams);
-        assert_eq!(made.err(), Some(CreateQpError::NoStreams), "{streams:?}");
+        let most = side.device.capabilities().dci_streams();
+        assert_eq!(made.err(), Some(DciError::Streams { most }), "{streams:?}");
     };
     let few = |mut card: connectx_model::Config| {
         for caps in [&mut card.general, &mut card.general_max] {
