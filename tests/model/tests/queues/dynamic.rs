@@ -575,3 +575,36 @@ fn rnr_retries_end() {
     s.wait();
     assert_eq!(s.sent(), [RNR_RETRIES]);
 }
+
+/// The extension of RTS2RTS_QP: cut off, without its flag, with an unknown field, of a sound stream, on a card without it.
+#[test]
+fn extensions_that_are_refused() {
+    let mut s = scene();
+    let dci = s.initiator();
+    let ask = |node: &mut Node, flag, mask, tail: &[u8]| {
+        let mut change = bareverbs_firmware_cmds::qp::Rts2rtsQpIn::new();
+        change.set_qpn(dci.number).set_qpc_ext(flag);
+        change.set_opt_param_mask_95_32(mask);
+        node.command_with(&change, tail, 0).map(|_| ())
+    };
+    let whole = [0; 0xc0];
+    let node = &mut s.pair.a;
+    for (flag, mask, tail, syndrome) in [
+        (true, 1, &whole[..0xbf], Syndrome::QpExtension),
+        (false, 1, &whole[..], Syndrome::QpExtension),
+        (true, 2, &whole[..], Syndrome::QpExtension),
+        (true, 1, &whole[..], Syndrome::QpStreamSound),
+    ] {
+        assert_eq!(ask(node, flag, mask, tail), Err(refused(syndrome)));
+    }
+    // One that asks for nothing is none.
+    assert_eq!(ask(node, true, 0, &whole), Ok(()));
+    let mut s = scene_of(|unit| {
+        let mut config = Config::new(unit);
+        config.general.set_qpc_extension(false);
+        config
+    });
+    assert_eq!(s.initiator().number, dci.number);
+    let result = ask(&mut s.pair.a, true, 1, &whole);
+    assert_eq!(result, Err(refused(Syndrome::QpExtension)));
+}
