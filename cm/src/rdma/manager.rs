@@ -13,6 +13,8 @@ use crate::rdma::conn::work::WorkList;
 use crate::rdma::id::slot::Storage;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
+#[cfg(feature = "infiniband")]
+use crate::rdma::port::partitions::PartitionQps;
 use crate::rdma::port::trace::Trace;
 use crate::rdma::route::deferred::DeferredMad;
 use crate::rdma::route::resolver::Resolver;
@@ -126,6 +128,8 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) config: Config,
     pub(crate) work: WorkList,
     pub(crate) pool: QpPool<'s, 'd, P>,
+    #[cfg(feature = "infiniband")]
+    pub(crate) partitions: Option<PartitionQps<'s, 'd, P>>,
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
 }
@@ -192,6 +196,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             config,
             work: WorkList::EMPTY,
             pool: QpPool::new(&mut []),
+            #[cfg(feature = "infiniband")]
+            partitions: None,
             waits_elsewhere: false,
         })
     }
@@ -260,6 +266,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         loop {
             self.receive(now)?;
+            self.poll_partitions()?;
             // After what has arrived: an application that did not poll for longer than a timer repeats no message that was
             // answered meanwhile, and gives up no connection.
             self.engine.handle_timeout(now);
@@ -287,7 +294,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
 
     /// When to look for answers of the firmware: at once where they make no interrupts, and where one is lost.
     fn next_answer(&self, now: Duration) -> Option<Duration> {
-        let waits = self.work.is_busy();
+        let waits = self.work.is_busy() || self.partitions_wait();
         let interrupts = self.hca.device.config().interrupts;
         waits.then(|| match interrupts {
             true => now.saturating_add(SLICE),
@@ -336,6 +343,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             | AsyncEvent::GidChange { .. }
             | AsyncEvent::PkeyChange { .. }
             | AsyncEvent::ClientReregister { .. } => {
+                self.partitions_changed();
                 self.router.port_changed(self.hca.device.platform().now())
             }
             _ => {}
@@ -394,24 +402,22 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// Sends the messages of the engine and the resolver.
     pub(crate) fn flush(&mut self, now: Duration) -> Result<(), RdmaError> {
         let mut mad = [0; MAD_LEN];
-        while self.gsi.can_send()? {
+        while self.can_send()? {
             let Some(transmit) = self.engine.poll_transmit(now, &mut mad) else {
                 break;
             };
-            let path = self.router.ah_attr(&transmit.address);
             self.record_sent(&transmit, &mad);
-            self.gsi.send(&path, &mad)?;
+            self.send_mad(&transmit.address, GSI_QPN, GSI_QKEY, &mad)?;
         }
         while self.router.is_infiniband()
-            && self.gsi.can_send()?
+            && self.can_send()?
             && self.router.resolver.poll_transmit(now, &mut mad)
         {
             let (address, qpn, qkey) = match self.router.resolver.redirection() {
                 Some(to) => (self.router.redirected_address(&to), to.qpn, to.qkey),
                 None => (self.router.sa_address(), GSI_QPN, GSI_QKEY),
             };
-            let path = self.router.ah_attr(&address);
-            self.gsi.send_to(&path, qpn, qkey, &mad)?;
+            self.send_mad(&address, qpn, qkey, &mad)?;
         }
         Ok(())
     }
@@ -449,6 +455,10 @@ impl<P: Platform, R> Drop for RdmaCm<'_, '_, P, R> {
     fn drop(&mut self) {
         self.disconnect_all();
         self.gsi.close();
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &mut self.partitions {
+            partitions.close();
+        }
         for group in self.groups.iter_mut() {
             if let Some(id) = group.owner.take() {
                 let slot = self.ids.get_mut(id.index as usize);

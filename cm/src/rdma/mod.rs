@@ -105,8 +105,9 @@
 //! header of the RDMA CM, so that 92 bytes of private data fit.
 //!
 //! With [`IpOverInfiniband`] for the resolver ids have IP addresses as well, and requests of such ids the header of the RDMA
-//! CM; with the other one they are refused ([`RdmaError::Unsupported`]). Messages of the CM go out in the partition at index 0
-//! of the port's table, whatever the connection's own; the port's GID is that at index 0.
+//! CM; with the other one they are refused ([`RdmaError::Unsupported`]). Messages of the CM go out in the partitions of their
+//! paths where the manager has QPs for that ([`set_partition_qps`](RdmaCm::set_partition_qps)), and otherwise in the one at
+//! index 0 of the port's table. The port's GID is that at index 0.
 //!
 //! # Alternate paths
 //!
@@ -162,6 +163,8 @@ pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
 pub use conn::group::{GroupSlot, JoinMulticast};
 pub use id::slot::{ChannelSlot, Channels, IdSlot, Ids, Resources, Storage};
+#[cfg(feature = "infiniband")]
+pub use port::partitions::PartitionQp;
 pub use port::shared::{Inbox, SharedPort};
 #[cfg(feature = "infiniband")]
 pub use port::stack::{IpPort, IpRxToken, IpTxToken, PacketSlot};

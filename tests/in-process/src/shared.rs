@@ -237,6 +237,12 @@ impl Shared {
         }
     }
 
+    pub(crate) fn set_pkey(&self, index: usize, at: u16, pkey: u16) -> bool {
+        let mut function = self.function(index);
+        let Function { model, port, .. } = &mut *function;
+        model.set_pkey(port, at, pkey)
+    }
+
     /// Executes a function until it has nothing to do, or has had so many turns; whether anything happened.
     fn execute(&self, index: usize, function: &mut Function, turns: usize) -> bool {
         let mut any = false;

@@ -175,6 +175,15 @@ impl World {
         self.shared.set_link(index, up);
     }
 
+    /// Puts a P_Key into the table of function `index`, without an event; false if the table is shorter.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    #[must_use]
+    pub fn set_pkey(&self, index: usize, at: u16, pkey: u16) -> bool {
+        self.shared.set_pkey(index, at, pkey)
+    }
+
     /// A sensor of a function measures another temperature, in eighths of a degree Celsius.
     ///
     /// # Panics

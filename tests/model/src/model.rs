@@ -282,9 +282,15 @@ impl Model {
 
     /// The port is in this partition from now on, or, with 0, in none by this entry of its table. The driver is not notified.
     /// False if the table is shorter.
-    pub fn set_pkey(&mut self, index: u16, pkey: u16) -> bool {
+    pub fn set_pkey(&mut self, host: &mut dyn Host, index: u16, pkey: u16) -> bool {
         let entry = self.device.vport.tables.pkeys.get_mut(usize::from(index));
-        entry.map(|entry| *entry = pkey).is_some()
+        let Some(entry) = entry else {
+            return false;
+        };
+        *entry = pkey;
+        // QPs have the index, and send what the table has there.
+        self.with_io(host, |device, io| device.configure_all(io));
+        true
     }
 
     /// Plugs the cable in or out.

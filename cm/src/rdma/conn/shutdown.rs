@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
-use crate::mad::MAD_LEN;
+use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
 use crate::rdma::manager::RdmaCm;
 
 /// Time for the last messages to be sent. They need microseconds, unless the device has stopped.
@@ -24,7 +24,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         loop {
             let now = self.hca.device.platform().now();
             // A failed device sends nothing any more.
-            if self.hca.device.poll().is_err() || self.gsi.reap().is_err() {
+            if self.hca.device.poll().is_err() || self.reap_sent().is_err() {
                 return;
             }
             while self.gsi.has_buffer() {
@@ -32,15 +32,12 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
                 let Some(transmit) = self.engine.poll_transmit(start, &mut mad) else {
                     break;
                 };
-                if self
-                    .gsi
-                    .send(&self.router.ah_attr(&transmit.address), &mad)
-                    .is_err()
-                {
+                let sent = self.send_mad(&transmit.address, GSI_QPN, GSI_QKEY, &mad);
+                if sent.is_err() {
                     return;
                 }
             }
-            if self.gsi.is_idle() || self.gsi.has_failed() || now >= start.saturating_add(LIMIT) {
+            if self.all_sent() || self.gsi.has_failed() || now >= start.saturating_add(LIMIT) {
                 return;
             }
             self.hca.device.platform().relax();

@@ -15,7 +15,7 @@ use bareverbs_core::wc::{NetworkHeader, WcFlags, WcStatus};
 use bareverbs_core::{Device, Gid, LinkLayer, Platform, Qpn};
 
 use crate::engine::Address;
-use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN};
+use crate::mad::{GSI_QKEY, MAD_LEN};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::ANY_GID;
 
@@ -300,12 +300,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(())
     }
 
-    /// Sends a MAD to QP1 at the other end of `path`.
-    pub(crate) fn send(&mut self, path: &AhAttr, mad: &[u8; MAD_LEN]) -> Result<(), RdmaError> {
-        self.send_to(path, GSI_QPN, GSI_QKEY, mad)
-    }
-
-    /// Sends a MAD to any QP there.
+    /// Sends a MAD to a QP at the other end of `path`.
     pub(crate) fn send_to(
         &mut self,
         path: &AhAttr,

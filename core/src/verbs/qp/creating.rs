@@ -96,12 +96,14 @@ impl<P: Platform, T: QpType> fmt::Debug for CreatingQp<'_, P, T> {
     }
 }
 
-/// Which messages go into their completions, and what streams an initiator has, as the context has it.
+/// Which messages go into their completions, what streams an initiator has, and the source of datagrams, if it is not the QP;
+/// as the context has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Codes {
     pub(crate) cs_res: u8,
     pub(crate) cs_req: u8,
     pub(crate) streams: DciStreams,
+    pub(crate) deth_sqpn: u8,
 }
 
 impl Codes {
@@ -109,6 +111,7 @@ impl Codes {
         cs_res: 0,
         cs_req: 0,
         streams: DciStreams::ONE,
+        deth_sqpn: 0,
     };
 }
 
@@ -443,7 +446,8 @@ impl<'d, P: Platform> Parts<'d, P> {
             .set_cs_res(self.scatter.cs_res)
             .set_cs_req(self.scatter.cs_req)
             .set_log_num_dci_stream_channels(self.scatter.streams.log_concurrent)
-            .set_log_num_dci_errored_streams(self.scatter.streams.log_errored);
+            .set_log_num_dci_errored_streams(self.scatter.streams.log_errored)
+            .set_deth_sqpn(self.scatter.deth_sqpn.into());
         // Time stamps free running, unless the device has only the kind that it calls default.
         let caps = device.capabilities();
         if caps.roce.is_some_and(|roce| roce.qp_ts_format() == 1) {

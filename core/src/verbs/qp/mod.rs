@@ -38,6 +38,8 @@ mod dci;
 mod dct;
 mod destroying;
 mod doorbell;
+#[cfg(feature = "infiniband")]
+mod gsi_source;
 mod init;
 mod kind;
 mod modify;
@@ -69,6 +71,8 @@ pub use creating::CreatingQp;
 pub use dci::{DcAddress, DcRoute, DcTarget};
 pub use dct::{Dct, DctError, DctInitAttr};
 pub use destroying::DestroyingQp;
+#[cfg(feature = "infiniband")]
+pub use gsi_source::{GsiSource, GsiSourceError};
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
 pub use kind::{
     Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc,

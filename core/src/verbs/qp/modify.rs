@@ -406,7 +406,7 @@ impl<P: Platform> QpObject<'_, P> {
     }
 
     /// Fills in the context that a transition carries.
-    fn describe(
+    pub(super) fn describe(
         &self,
         qpc: &mut Qpc,
         attr: &QpAttr,

@@ -18,10 +18,7 @@ const GREEN: u16 = 0x8002;
 /// Puts ports into partitions, at different places of their tables.
 fn let_in(hosts: &mut Hosts, pkeys: &[(usize, u16, u16)]) {
     for &(node, index, pkey) in pkeys {
-        let set = hosts
-            .world
-            .with_model(node, |model| model.set_pkey(index, pkey));
-        assert!(set);
+        assert!(hosts.world.set_pkey(node, index, pkey));
         hosts.cms[node].handle_async_event(&AsyncEvent::PkeyChange { port: 1 });
     }
 }

@@ -1,0 +1,93 @@
+//! Sending MADs: by QP1, or in another partition than its own by a QP for that.
+
+use bareverbs_core::Platform;
+
+use crate::engine::Address;
+use crate::mad::MAD_LEN;
+use crate::rdma::manager::RdmaCm;
+#[cfg(feature = "infiniband")]
+use crate::rdma::port::partitions::To;
+use crate::rdma::types::error::RdmaError;
+
+impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
+    /// Whether there is a send buffer, whatever the partition. If not, an event comes, or a look is due, when there is one.
+    #[inline]
+    pub(crate) fn can_send(&mut self) -> Result<bool, RdmaError> {
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &mut self.partitions {
+            partitions.poll()?;
+            if !partitions.state.has_buffers {
+                return Ok(false);
+            }
+        }
+        self.gsi.can_send()
+    }
+
+    /// Sends a MAD in the partition of its path.
+    #[inline]
+    pub(crate) fn send_mad(
+        &mut self,
+        to: &Address,
+        qpn: u32,
+        qkey: u32,
+        mad: &[u8; MAD_LEN],
+    ) -> Result<(), RdmaError> {
+        let path = self.router.ah_attr(to);
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &mut self.partitions
+            && !partitions.is_first(to.pkey)
+        {
+            let path = &path;
+            return partitions.send(to.pkey, &To { path, qpn, qkey }, mad);
+        }
+        self.gsi.send_to(&path, qpn, qkey, mad)
+    }
+
+    /// Whether all that was sent has left.
+    pub(crate) fn all_sent(&self) -> bool {
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &self.partitions
+            && !partitions.state.is_idle
+        {
+            return false;
+        }
+        self.gsi.is_idle()
+    }
+
+    /// Takes back the buffers of what was sent.
+    pub(crate) fn reap_sent(&mut self) -> Result<(), RdmaError> {
+        self.poll_partitions()?;
+        self.gsi.reap()
+    }
+
+    /// Moves on the QPs of other partitions.
+    #[inline]
+    pub(crate) fn poll_partitions(&mut self) -> Result<(), RdmaError> {
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &mut self.partitions {
+            partitions.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Whether an answer of the firmware to one of them is to be looked for.
+    #[inline]
+    pub(crate) fn partitions_wait(&self) -> bool {
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &self.partitions {
+            return partitions.state.waits;
+        }
+        false
+    }
+
+    /// The port's table of P_Keys may have changed.
+    #[inline]
+    pub(crate) fn partitions_changed(&mut self) {
+        #[cfg(feature = "infiniband")]
+        if let Some(partitions) = &mut self.partitions
+            && let Err(error) = partitions.table_changed()
+        {
+            log::warn!("partitions: {error}");
+        }
+    }
+}
