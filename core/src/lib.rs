@@ -180,11 +180,11 @@ pub use ethernet::{
     EthernetSend, EthernetSendError, EthernetSendFlags, EthernetTarget, FlowAction, FlowAttr,
     FlowCounter, FlowCounterId, FlowError, FlowFlags, FlowMatch, FlowRule, FlowRuleInit, FlowSlot,
     FlowSpec, FlowTable, FlowTraffic, FlowType, ForwardCounters, ForwardError, ForwardInit,
-    Forwarder, FrameCompression, FrameHash, HashFields, HashFunction, HashedPackets,
+    Forwarder, FrameCompression, FrameHash, HashFields, HashFunction, HashedHeaders, HashedPackets,
     IndirectionTable, Ipv4Filter, Ipv6Filter, MultiBurst, MultiSend, MultiSendInit, PortFilter,
     QueueFailure, RawPacketError, RawPacketQp, ReceiveCounters, ReceivedFrame, RssError, RssHash,
     SentFrame, StrideCompression, StrideFault, StridedBurst, StridedFrame, StridingCounters,
-    StridingInit, StridingReceive, VXLAN_PORT,
+    StridingInit, StridingReceive, Tunnels, VXLAN_PORT,
 };
 pub use event::AsyncEvent;
 pub use firmware::page_chunk::PageChunk;

@@ -60,13 +60,14 @@ use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::rss::{RssError, RssHash};
 use crate::ethernet::send::EthernetSend;
 use crate::ethernet::strided::{StridingInit, StridingReceive};
+use crate::ethernet::tunnel::to_inner;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
 use crate::verbs::pd::Pd;
 
 /// `disp_type` of a TIR that hashes.
-const INDIRECT: u8 = 1;
+pub(super) const INDIRECT: u8 = 1;
 
 /// What Ethernet queues have in common: a transport domain. Freed when dropped, after everything that was created from
 /// it.
@@ -216,6 +217,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         Ok(EthernetTarget {
             object,
             device: self.device,
+            inner: false,
         })
     }
 
@@ -239,6 +241,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         Ok(EthernetTarget {
             object: Object::new(self.device, Kind::Tir, tirn),
             device: self.device,
+            inner: false,
         })
     }
 
@@ -381,8 +384,10 @@ impl<P: Platform> fmt::Debug for IndirectionTable<'_, P> {
 /// Where rules send frames (TIR): a queue, or an indirection table with a hash. Destroyed when dropped, after the rules
 /// that name it.
 pub struct EthernetTarget<'d, P: Platform> {
-    object: Object<'d, P>,
-    device: &'d Device<'d, P>,
+    pub(super) object: Object<'d, P>,
+    pub(super) device: &'d Device<'d, P>,
+    /// The hash is one of inner headers.
+    pub(super) inner: bool,
 }
 
 impl<P: Platform> EthernetTarget<'_, P> {
@@ -403,6 +408,9 @@ impl<P: Platform> EthernetTarget<'_, P> {
         command.bitmask_mut().set_hash(true);
         let mut context = Tirc::ZERO;
         hash.write(&mut context)?;
+        if self.inner {
+            to_inner(&mut context);
+        }
         *command.ctx_mut() = context;
         self.device.execute_no_output(&command)?;
         Ok(())

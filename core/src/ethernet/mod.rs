@@ -44,6 +44,9 @@
 //! layers 2 to 4 with priorities; a [`FlowCounter`] counts their frames. The halves of the queues are `Send` and share
 //! nothing: each thread works on its own without a lock.
 //!
+//! A target of tunnels ([`EthernetDomain::create_tunnel_target`]) has the device verify the checksums of packets in VXLAN and
+//! GRE, and can [hash](EthernetDomain::create_hashed_tunnel_target) their headers.
+//!
 //! Two more kinds of queues do more with one request: a [`StridingReceive`] has room for many frames in each, and a
 //! [`MultiSend`] sends many. A frame of the former can be sent by the latter from where it lies.
 //!
@@ -109,7 +112,7 @@ pub use rss::{FrameHash, HashFields, HashFunction, HashedPackets, RssError, RssH
 pub use send::{EthernetSend, SentFrame};
 pub use strided::{StridedFrame, StridingCounters, StridingInit, StridingReceive};
 pub use strided_burst::StridedBurst;
-pub use tunnel::VXLAN_PORT;
+pub use tunnel::{HashedHeaders, Tunnels, VXLAN_PORT};
 
 /// Bytes of an Ethernet header without tags, which is the least that a frame has.
 pub const HEADER_LEN: usize = 14;

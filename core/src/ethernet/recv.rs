@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::cqe::{
     ByteCountWord, ErrorWord, Format, HeadersWord, IndexWord, Opcode, PathWord, RssHashWord,
-    SlidWord, Syndrome, TailWord, TimestampWord,
+    SlidWord, Syndrome, TailWord, TimestampWord, WqeIdWord,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::Rqn;
@@ -82,6 +82,7 @@ struct Received {
     at: usize,
     length: usize,
     headers: HeadersWord,
+    tunneled: bool,
     hash: FrameHash,
     checksum: u16,
     flow_tag: u32,
@@ -250,6 +251,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
             at: slot * self.stride,
             length,
             headers,
+            tunneled: WqeIdWord::read(entry).tunneled(),
             hash: FrameHash {
                 value: RssHashWord::read(entry).rss_hash_result(),
                 kind: PathWord::read(entry).rss_hash_type(),
@@ -403,16 +405,24 @@ impl<P: Platform> ReceivedFrame<'_, '_, P> {
                 .is_ok()
     }
 
-    /// The device found an IP header, and its checksum right.
+    /// The device found an IP header, and its checksum right; [in a tunnel](Self::tunneled), the inner and the outer one.
     #[must_use]
     pub fn l3_ok(&self) -> bool {
         self.received.headers.l3_ok()
     }
 
-    /// The device found a TCP or UDP header, and its checksum right.
+    /// The device found a TCP or UDP header, and its checksum right; [in a tunnel](Self::tunneled), the inner one, and the
+    /// outer checksum if there is one.
     #[must_use]
     pub fn l4_ok(&self) -> bool {
         self.received.headers.l4_ok()
+    }
+
+    /// The device found a packet in the frame: what it says of headers is of that. It looks there for a
+    /// [target of tunnels](super::EthernetDomain::create_tunnel_target) only.
+    #[must_use]
+    pub fn tunneled(&self) -> bool {
+        self.received.tunneled
     }
 
     /// The VLAN tag (its TCI) that the device has taken out of the frame, if it was

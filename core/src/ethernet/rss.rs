@@ -154,6 +154,8 @@ pub enum RssError {
         /// Which packets.
         packets: HashedPackets,
     },
+    /// The card does not look into tunnels (`tunnel_stateless_vxlan`, `tunnel_stateless_gre`).
+    Tunnels,
     /// The firmware refused.
     Command(CommandError),
 }
@@ -170,6 +172,7 @@ impl fmt::Display for RssError {
             Self::Fields { packets } => {
                 write!(f, "a hash of nothing, or of ports of {packets:?} packets")
             }
+            Self::Tunnels => f.write_str("the card does not look into tunnels"),
             Self::Command(error) => error.fmt(f),
         }
     }

@@ -11,6 +11,8 @@ words! {
         u8 tls_outer_l3_tunneled, set_tls_outer_l3_tunneled: 31, 24;
         /// The packet is in a tunnel: what is said of checksums is of its inner headers as well.
         bool tunneled, set_tunneled: 24 => tls_outer_l3_tunneled;
+        /// The tunnel's outer network header is IPv6, otherwise IPv4 (`outer_l3_type` of DPDK's `mlx5_set_ptype_table`).
+        bool outer_ipv6, set_outer_ipv6: 25 => tls_outer_l3_tunneled;
         /// Index of the WQE (striding receive queues).
         u16 wqe_id, set_wqe_id: 15, 0;
     }

@@ -25,3 +25,4 @@ mod stack;
 mod stacks;
 mod strides;
 mod support;
+mod tunnels;

@@ -298,6 +298,7 @@ fn what_the_card_lacks_is_refused_by_name() {
             .set_wqe_vlan_insert(false)
             .set_vlan_cap(false)
             .set_tunnel_stateless_vxlan(false)
+            .set_tunnel_stateless_gre(false)
             .set_max_vxlan_udp_ports(0);
         card
     };

@@ -38,16 +38,20 @@ fn check_tir(device: &Device, context: &Tirc) -> core::result::Result<(), Syndro
     if domain != NO_DOMAIN && !device.has(ObjectKind::TransportDomain, domain) {
         return Err(Syndrome::TirDomain);
     }
-    // Merging of packets, encryption and tunnels are not offered.
+    // Merging of packets and encryption are not offered.
     if context.tls_en()
         || context.packet_merge_mask() != 0
         || context.lro_timeout_period_usecs() != 0
         || context.lro_max_ip_payload_size() != 0
-        || context.tunneled_offload_en()
+        || context.tunneled_offload_en() && !device.nic.tunnels.any()
     {
         return Err(Syndrome::TirFeature);
     }
     check_hash(context)?;
+    let inner = context.rx_hash_field_selector_inner().selected_fields() != 0;
+    if inner && !context.tunneled_offload_en() {
+        return Err(Syndrome::TirHash);
+    }
     match context.disp_type() {
         DIRECT if context.rx_hash_fn() != function::NONE => Err(Syndrome::TirHash),
         DIRECT if !device.has(ObjectKind::Rq, context.inline_rqn()) => Err(Syndrome::TirQueue),

@@ -1,7 +1,7 @@
 //! The Internet's checksum: filled in when sending, verified and reported when receiving.
 
 use super::frame::{self, Network, Parsed, Transport, Version};
-use super::tunnel::Tunnels;
+use super::tunnel::{self, Tunnels};
 use bareverbs_firmware_cmds::wqe::ethernet;
 
 /// The checksums that a send asks for: `cs_flags` of its Ethernet segment.
@@ -26,13 +26,12 @@ impl Wanted {
     pub(crate) fn fill(self, frame: &mut [u8], tunnels: &Tunnels) {
         let parsed = frame::parse(frame);
         if self.inner()
-            && let Some(at) = tunnels.inner(frame, &parsed)
-            && let Some(inner) = frame.get_mut(at..)
+            && let Some(start) = tunnels.inner(frame, &parsed)
         {
-            let parsed = frame::parse(inner);
+            let inner = frame::parse_from(frame, start);
             let network = self.has(ethernet::INNER_L3_CHECKSUM);
             let transport = self.has(ethernet::INNER_L4_CHECKSUM);
-            fill(inner, &parsed, network, transport);
+            fill(frame, &inner, network, transport);
         }
         let network = self.has(ethernet::L3_CHECKSUM);
         fill(frame, &parsed, network, self.has(ethernet::L4_CHECKSUM));
@@ -133,6 +132,19 @@ pub(crate) fn check(frame: &[u8], parsed: &Parsed) -> Verdict {
         complete,
         network_ok,
         transport_ok: transport_ok && network_ok,
+    }
+}
+
+/// Looks at the checksums of a received frame with a packet inside, as a queue of tunnels does: the outer ones have to be
+/// right as well. The sum is that of the frame.
+pub(crate) fn check_inside(frame: &[u8], outer: &Parsed, inner: &Parsed) -> Verdict {
+    let inside = check(frame, inner);
+    let around = tunnel::outer_ok(frame, outer);
+    let outer = check(frame, outer);
+    Verdict {
+        complete: outer.complete,
+        network_ok: inside.network_ok && outer.network_ok,
+        transport_ok: inside.transport_ok && around,
     }
 }
 

@@ -47,8 +47,8 @@ impl Device {
         let lacks = [
             (asked.checksums.any() && !caps.csum_cap(), "csum_cap"),
             (
-                asked.checksums.inner() && !caps.tunnel_stateless_vxlan(),
-                "tunnel_stateless_vxlan",
+                asked.checksums.inner() && !self.nic.tunnels.any(),
+                "tunnel_stateless_vxlan or tunnel_stateless_gre",
             ),
             (
                 asked.insert_tag && !caps.wqe_vlan_insert(),

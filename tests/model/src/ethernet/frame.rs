@@ -12,6 +12,7 @@ pub(crate) mod ethertype {
 pub(crate) mod protocol {
     pub(crate) const TCP: u8 = 6;
     pub(crate) const UDP: u8 = 17;
+    pub(crate) const GRE: u8 = 47;
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const ROUTING: u8 = 43;
     pub(super) const FRAGMENT: u8 = 44;
@@ -92,12 +93,36 @@ pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// Where the headers of a packet start in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) at: usize,
+    /// The type of the network header that is there; `None` if it is an Ethernet header.
+    pub(crate) network: Option<u16>,
+}
+
+impl Start {
+    /// The frame itself.
+    pub(crate) const FRAME: Self = Self {
+        at: 0,
+        network: None,
+    };
+}
+
 /// Looks into a frame.
 pub(crate) fn parse(frame: &[u8]) -> Parsed {
-    let mut at = HEADER - 2;
+    parse_from(frame, Start::FRAME)
+}
+
+/// Looks into what starts at a place of a frame. All places are counted from the frame's start.
+pub(crate) fn parse_from(frame: &[u8], start: Start) -> Parsed {
+    if let Some(kind) = start.network {
+        return behind(frame, None, kind, start.at);
+    }
+    let mut at = start.at + HEADER - 2;
     let mut kind = be16(frame, at).unwrap_or(0);
     let tag = (kind == ethertype::VLAN)
-        .then(|| be16(frame, HEADER))
+        .then(|| be16(frame, at + 2))
         .flatten();
     for _ in 0..MAX_NESTED {
         if !matches!(kind, ethertype::VLAN | ethertype::SERVICE_VLAN) {
@@ -106,7 +131,11 @@ pub(crate) fn parse(frame: &[u8]) -> Parsed {
         at += TAG;
         kind = be16(frame, at).unwrap_or(0);
     }
-    at += 2;
+    behind(frame, tag, kind, at + 2)
+}
+
+/// Looks into what is behind the Ethernet header.
+fn behind(frame: &[u8], tag: Option<u16>, kind: u16, at: usize) -> Parsed {
     let network = match kind {
         ethertype::IPV4 => ipv4(frame, at),
         ethertype::IPV6 => ipv6(frame, at),
@@ -215,8 +244,7 @@ impl Network {
 pub(super) mod tests {
     use super::super::checksum::Wanted;
     use super::super::segment::cut;
-    use super::super::tunnel::Tunnels;
-    use super::super::tunnel::tests::vxlan;
+    use super::super::tunnel::tests::{every_kind, gre, vxlan};
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -349,9 +377,14 @@ pub(super) mod tests {
                 4789,
                 &ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b"abcdef")),
             ),
+            gre(
+                0xb000,
+                ethertype::IPV4,
+                &ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b"abcdef"))[14..],
+            ),
         ];
-        for round in 0..30_000 {
-            let mut frame = whole[round % 3].clone();
+        for round in 0..40_000 {
+            let mut frame = whole[round % 4].clone();
             for _ in 0..next() % 6 {
                 let at = (next() as usize) % frame.len();
                 frame[at] = next() as u8;
@@ -359,10 +392,14 @@ pub(super) mod tests {
             frame.truncate((next() as usize) % (frame.len() + 1));
             let parsed = parse(&frame);
             super::super::checksum::check(&frame, &parsed);
-            Wanted(!0).fill(&mut frame, &Tunnels::default());
+            if let Some(start) = every_kind().inner(&frame, &parsed) {
+                let inner = parse_from(&frame, start);
+                super::super::checksum::check_inside(&frame, &parsed, &inner);
+            }
+            Wanted(!0).fill(&mut frame, &every_kind());
             let middle = frame.len() / 2;
             let (headers, payload) = frame.split_at(middle);
-            let tunnels = Tunnels::default();
+            let tunnels = every_kind();
             let _ = cut(headers, payload, 3, Wanted(!0), &tunnels, |_| {});
         }
     }

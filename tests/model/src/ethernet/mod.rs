@@ -63,7 +63,7 @@ impl Queues {
             rqts: Table::new(1, 1 << general.log_max_rqt()),
             sqs: Table::new(FIRST_SQ, 1 << general.log_max_sq()),
             rqs: Table::new(FIRST_RQ, 1 << general.log_max_rq()),
-            tunnels: Tunnels::default(),
+            tunnels: Tunnels::new(&caps.ethernet),
             hits: Vec::new(),
             work: RecvWork::default(),
             stripped: Vec::new(),
@@ -78,6 +78,6 @@ impl Queues {
         self.rqts.clear();
         self.sqs.clear();
         self.rqs.clear();
-        self.tunnels = Tunnels::default();
+        self.tunnels.reset();
     }
 }

@@ -1,7 +1,7 @@
 //! Receiving: frames go through steering, by hash or directly, into a receive queue's buffers.
 
 use super::checksum::{self, Verdict};
-use super::frame::{self, Parsed, TAG, Transport, Version};
+use super::frame::{self, Parsed, Start, TAG, Transport, Version};
 use super::queue::{INDIRECT, QueueState};
 use super::rss::{self, Hash};
 use crate::bus::io::Io;
@@ -30,9 +30,28 @@ const LOOPBACK_MULTICAST: u8 = 1 << 1;
 struct Facts {
     tag: Option<u16>,
     parsed: Parsed,
+    /// What is inside, at a queue that looks into tunnels.
+    inner: Option<Parsed>,
     verdict: Verdict,
     hash: Hash,
     flow_tag: u32,
+}
+
+/// A frame, looked into before it is known where it goes.
+struct Looked {
+    parsed: Parsed,
+    inner: Option<Parsed>,
+    verdict: Verdict,
+}
+
+impl Looked {
+    fn at(frame: &[u8], parsed: Parsed, inside: Option<Start>) -> Self {
+        Self {
+            parsed,
+            inner: inside.map(|start| frame::parse_from(frame, start)),
+            verdict: checksum::check(frame, &parsed),
+        }
+    }
 }
 
 /// What became of a frame at one queue.
@@ -66,21 +85,23 @@ impl Device {
             return false;
         }
         let mut hits = core::mem::take(&mut self.nic.hits);
-        self.steering.classify(frame, &mut hits);
+        let parsed = frame::parse(frame);
+        let inside = self.nic.tunnels.inner(frame, &parsed);
+        self.steering.classify(frame, inside, &mut hits);
         let mut taken = false;
         if !hits.is_empty() {
-            let parsed = frame::parse(frame);
-            let verdict = checksum::check(frame, &parsed);
+            let looked = Looked::at(frame, parsed, inside);
             let rewritten = core::mem::take(&mut self.steering.rewritten);
             for hit in &hits {
                 let Some(nth) = hit.rewritten else {
-                    taken |= self.deliver_tir(io, frame, from, *hit, &parsed, verdict);
+                    taken |= self.deliver_tir(io, frame, from, *hit, &looked);
                     continue;
                 };
                 let frame = rewritten.get(nth).map_or(frame, |it| it.frame.as_slice());
                 let parsed = frame::parse(frame);
-                let verdict = checksum::check(frame, &parsed);
-                taken |= self.deliver_tir(io, frame, from, *hit, &parsed, verdict);
+                let inside = self.nic.tunnels.inner(frame, &parsed);
+                let looked = Looked::at(frame, parsed, inside);
+                taken |= self.deliver_tir(io, frame, from, *hit, &looked);
             }
             self.steering.rewritten = rewritten;
         }
@@ -94,8 +115,7 @@ impl Device {
         frame: &[u8],
         from: Option<u32>,
         hit: Hit,
-        parsed: &Parsed,
-        verdict: Verdict,
+        looked: &Looked,
     ) -> bool {
         let Some(tir) = self.nic.tirs.get(hit.tir) else {
             return false;
@@ -109,8 +129,12 @@ impl Device {
         if from == Some(context.transport_domain()) && context.self_lb_block() & wanted == 0 {
             return false;
         }
+        let inner = looked
+            .inner
+            .as_ref()
+            .filter(|_| context.tunneled_offload_en());
         let (number, hash) = if context.disp_type() == INDIRECT {
-            let hash = rss::hash(context, frame, parsed);
+            let hash = rss::hash(context, frame, &looked.parsed, inner);
             let Some(table) = self.nic.rqts.get(context.indirect_table()) else {
                 return false;
             };
@@ -124,8 +148,12 @@ impl Device {
         };
         let facts = Facts {
             tag: None,
-            parsed: *parsed,
-            verdict,
+            parsed: looked.parsed,
+            inner: inner.copied(),
+            verdict: match inner {
+                Some(inner) => checksum::check_inside(frame, &looked.parsed, inner),
+                None => looked.verdict,
+            },
             hash,
             flow_tag: hit.flow_tag,
         };
@@ -353,6 +381,7 @@ impl Device {
         if let Some((wqe, _)) = strided {
             put_wqe(&mut cqe, wqe);
         }
+        put_tunnel(&mut cqe, facts);
         if self.complete(io, cqn, &mut cqe, false).is_err() {
             self.fail_rq(io, number);
         }
@@ -469,7 +498,19 @@ pub(super) fn put_wqe(cqe: &mut [u8; SIZE], index: u16) {
     word.write(cqe);
 }
 
-/// Which headers there are, which were found right, and the tag if one was taken out.
+/// Says whether the headers that the completion speaks of are in a tunnel, and of which IP version that is.
+fn put_tunnel(cqe: &mut [u8; SIZE], facts: &Facts) {
+    if facts.inner.is_none() {
+        return;
+    }
+    let mut word = WqeIdWord::read(cqe);
+    word.set_tunneled(true);
+    let outer = facts.parsed.network.map(|network| network.version);
+    word.set_outer_ipv6(outer == Some(Version::V6));
+    word.write(cqe);
+}
+
+/// Which headers there are, the inner ones in a tunnel, which were found right, and the tag if one was taken out.
 fn headers(facts: &Facts) -> HeadersWord {
     const ACK: u8 = 0x10;
     let mut word = HeadersWord(0);
@@ -480,7 +521,8 @@ fn headers(facts: &Facts) -> HeadersWord {
         word.set_vlan(true);
         word.set_vlan_info(tag);
     }
-    let Some(network) = &facts.parsed.network else {
+    let seen = facts.inner.as_ref().unwrap_or(&facts.parsed);
+    let Some(network) = &seen.network else {
         return word;
     };
     word.set_l3_hdr_type(match network.version {
@@ -488,7 +530,7 @@ fn headers(facts: &Facts) -> HeadersWord {
         Version::V4 => l3_header::IPV4,
     });
     word.set_ip_frag(network.fragment);
-    word.set_l4_hdr_type(match facts.parsed.transport {
+    word.set_l4_hdr_type(match seen.transport {
         None => 0,
         Some(Transport::Udp { .. }) => l4_header::UDP,
         Some(Transport::Tcp { at, header, flags }) => {

@@ -46,9 +46,13 @@ pub(crate) fn toeplitz(key: &[u8; 40], input: &[u8]) -> u32 {
 /// Longest input: two IPv6 addresses, two ports.
 const MAX_INPUT: usize = 36;
 
-/// Hashes a packet as a TIR says.
-pub(crate) fn hash(context: &Tirc, frame: &[u8], parsed: &Parsed) -> Hash {
-    let fields: &RxHashFieldSelect = context.rx_hash_field_selector_outer();
+/// Hashes a packet as a TIR says: by the inner headers if it has some and the TIR selects fields of them.
+pub(crate) fn hash(context: &Tirc, frame: &[u8], outer: &Parsed, inner: Option<&Parsed>) -> Hash {
+    let of_inner: &RxHashFieldSelect = context.rx_hash_field_selector_inner();
+    let (fields, parsed) = match inner {
+        Some(inner) if of_inner.selected_fields() != 0 => (of_inner, inner),
+        _ => (context.rx_hash_field_selector_outer(), outer),
+    };
     let mut input = Vec::with_capacity(MAX_INPUT);
     let mut kind = 0;
     let selected = fields.selected_fields();
@@ -143,8 +147,8 @@ mod tests {
     fn both(frame: &[u8], v6: bool) -> (Hash, Hash) {
         let parsed = parse(frame);
         (
-            hash(&context(IPS, v6), frame, &parsed),
-            hash(&context(IPS | PORTS, v6), frame, &parsed),
+            hash(&context(IPS, v6), frame, &parsed, None),
+            hash(&context(IPS | PORTS, v6), frame, &parsed, None),
         )
     }
 
@@ -269,7 +273,7 @@ mod tests {
         let there = ipv4(a, b, 6, &tcp(1000, 2000, 0x10, b""));
         let back = ipv4(b, a, 6, &tcp(2000, 1000, 0x10, b""));
         let mut context = context(IPS | PORTS, false);
-        let of = |context: &Tirc, frame: &[u8]| hash(context, frame, &parse(frame)).value;
+        let of = |context: &Tirc, frame: &[u8]| hash(context, frame, &parse(frame), None).value;
         assert_ne!(of(&context, &there), of(&context, &back));
         context.set_rx_hash_symmetric(true);
         assert_eq!(of(&context, &there), of(&context, &back));
@@ -285,17 +289,20 @@ mod tests {
         let mut udp = context(IPS | PORTS, false);
         udp.rx_hash_field_selector_outer_mut()
             .set_l4_prot_type(true);
-        let addresses = hash(&context(IPS, false), &frame, &parsed);
-        assert_eq!(hash(&udp, &frame, &parsed), addresses);
-        assert_eq!(hash(&context(IPS, true), &frame, &parsed), Hash::default());
+        let addresses = hash(&context(IPS, false), &frame, &parsed, None);
+        assert_eq!(hash(&udp, &frame, &parsed, None), addresses);
+        assert_eq!(
+            hash(&context(IPS, true), &frame, &parsed, None),
+            Hash::default()
+        );
         let mut xor = context(IPS | PORTS, false);
         xor.set_rx_hash_fn(function::INVERTED_XOR8);
         let bytes = [10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4];
         let expected = !bytes.iter().fold(0u8, |all, byte| all ^ byte);
-        assert_eq!(hash(&xor, &frame, &parsed).value, u32::from(expected));
+        assert_eq!(hash(&xor, &frame, &parsed, None).value, u32::from(expected));
         xor.rx_hash_field_selector_outer_mut()
             .set_selected_fields(select::DESTINATION_PORT);
-        let one = hash(&xor, &frame, &parsed);
+        let one = hash(&xor, &frame, &parsed, None);
         assert_eq!(
             one,
             Hash {

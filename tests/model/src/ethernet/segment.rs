@@ -1,7 +1,7 @@
 //! Large sends: one header and much payload become many packets.
 
 use super::checksum::Wanted;
-use super::frame::{self, Parsed, Transport, Version};
+use super::frame::{self, Parsed, Start, Transport, Version};
 use super::tunnel::Tunnels;
 
 const TCP_FIN: u8 = 0x01;
@@ -23,12 +23,12 @@ fn add16(bytes: &mut [u8], at: usize, value: u16) {
 }
 
 /// Gives the packet in a frame the lengths that it has, and counts its identification on.
-fn lengthen(frame: &mut [u8], nth: u16) -> Result<Parsed, LsoError> {
+fn lengthen(frame: &mut [u8], start: Start, nth: u16) -> Result<Parsed, LsoError> {
     // The lengths in the headers are the whole send's, or nothing: they come first, for the rest to be found.
-    let network_at = frame::parse(frame).network_at;
+    let network_at = frame::parse_from(frame, start).network_at;
     let version = frame.get(network_at).map_or(0, |byte| byte >> 4);
     let (length_at, counted) = match version {
-        4 => (network_at + 2, frame.len() - network_at),
+        4 => (network_at + 2, frame.len().saturating_sub(network_at)),
         6 => (network_at + 4, frame.len().saturating_sub(network_at + 40)),
         _ => return Err(LsoError::Headers),
     };
@@ -37,7 +37,7 @@ fn lengthen(frame: &mut [u8], nth: u16) -> Result<Parsed, LsoError> {
         .get_mut(length_at..length_at + 2)
         .ok_or(LsoError::Headers)?
         .copy_from_slice(&length.to_be_bytes());
-    let parsed = frame::parse(frame);
+    let parsed = frame::parse_from(frame, start);
     let network = parsed.network.ok_or(LsoError::Headers)?;
     if network.version == Version::V4 {
         add16(frame, network.at + 4, nth);
@@ -69,32 +69,30 @@ pub(crate) fn cut(
         packet.clear();
         packet.extend_from_slice(headers);
         packet.extend_from_slice(part);
-        let outer = lengthen(&mut packet, nth as u16)?;
+        let outer = lengthen(&mut packet, Start::FRAME, nth as u16)?;
         let inner = tunnels.inner(&packet, &outer).filter(|_| checksums.inner());
-        let start = inner.unwrap_or(0);
-        let frame = packet.get_mut(start..).ok_or(LsoError::Headers)?;
         let parsed = match inner {
-            Some(_) => lengthen(frame, nth as u16)?,
+            Some(start) => lengthen(&mut packet, start, nth as u16)?,
             None => outer,
         };
         let end = match parsed.transport.ok_or(LsoError::Headers)? {
             Transport::Tcp { at, header, .. } => {
-                let sequence = &mut frame[at + 4..at + 8];
+                let sequence = &mut packet[at + 4..at + 8];
                 let first =
                     u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
                 let now = first.wrapping_add((nth * mss) as u32);
                 sequence.copy_from_slice(&now.to_be_bytes());
                 if nth + 1 != count {
-                    frame[at + 13] &= !(TCP_FIN | TCP_PSH);
+                    packet[at + 13] &= !(TCP_FIN | TCP_PSH);
                 }
                 if nth != 0 {
-                    frame[at + 13] &= !TCP_CWR;
+                    packet[at + 13] &= !TCP_CWR;
                 }
                 at + header
             }
             Transport::Udp { at } => at + 8,
         };
-        if start + end != headers.len() {
+        if end != headers.len() {
             return Err(LsoError::Headers);
         }
         checksums.fill(&mut packet, tunnels);
@@ -108,13 +106,13 @@ mod tests {
     use super::super::checksum;
     use super::super::frame::protocol;
     use super::super::frame::tests::{A4, A6, B4, B6, ipv4, ipv6, tcp, udp};
-    use super::super::tunnel::tests::vxlan;
+    use super::super::tunnel::tests::{every_kind, gre, vxlan};
     use super::*;
     use bareverbs_firmware_cmds::wqe::ethernet;
 
     fn packets(headers: &[u8], payload: &[u8], mss: usize) -> Result<Vec<Vec<u8>>, LsoError> {
         let mut all = Vec::new();
-        let tunnels = Tunnels::default();
+        let tunnels = every_kind();
         let checksums = Wanted(ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM);
         cut(headers, payload, mss, checksums, &tunnels, |one| {
             all.push(one.to_vec())
@@ -189,10 +187,37 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_in_gre_is_cut_without_a_frame_around_it() {
+        let inner = ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b""));
+        let headers = gre(0x2000, frame::ethertype::IPV4, &inner[14..]);
+        let (data, tunnels) = (payload(2001), every_kind());
+        let mut all = Vec::new();
+        let flags = ethernet::INNER_L3_CHECKSUM | ethernet::INNER_L4_CHECKSUM;
+        let keep = |one: &[u8]| all.push(one.to_vec());
+        cut(&headers, &data, 1000, Wanted(flags), &tunnels, keep).unwrap();
+        assert_eq!(all.len(), 3);
+        let mut joined = Vec::<u8>::new();
+        for (nth, packet) in all.iter().enumerate() {
+            let outer = frame::parse(packet);
+            assert_eq!(outer.network.unwrap().end, packet.len());
+            let start = tunnels.inner(packet, &outer).unwrap();
+            let inner = frame::parse_from(packet, start);
+            assert_eq!(inner.network.unwrap().end, packet.len());
+            let verdict = checksum::check_inside(packet, &outer, &inner);
+            assert!(verdict.network_ok && verdict.transport_ok);
+            let sequence = 0xffff_fff0_u32.wrapping_add(nth as u32 * 1000);
+            let at = inner.transport.unwrap().at();
+            assert_eq!(packet[at + 4..at + 8], sequence.to_be_bytes());
+            joined.extend(&packet[headers.len()..]);
+        }
+        assert_eq!(joined, data);
+    }
+
+    #[test]
     fn tcp_in_a_tunnel() {
         let inner = ipv4(A4, B4, protocol::TCP, &tcp(1, 2, 0x10, b""));
         let headers = vxlan(4789, &inner);
-        let (data, tunnels) = (payload(2500), Tunnels::default());
+        let (data, tunnels) = (payload(2500), every_kind());
         let mut all = Vec::new();
         let flags =
             ethernet::L3_CHECKSUM | ethernet::INNER_L3_CHECKSUM | ethernet::INNER_L4_CHECKSUM;
@@ -208,11 +233,11 @@ mod tests {
             assert_eq!(network.end, packet.len());
             let datagram = frame::be16(packet, 38).unwrap();
             assert_eq!(usize::from(datagram), packet.len() - 34);
-            let at = tunnels.inner(packet, &outer).unwrap();
-            let inner = frame::parse(&packet[at..]);
-            let verdict = checksum::check(&packet[at..], &inner);
+            let start = tunnels.inner(packet, &outer).unwrap();
+            let inner = frame::parse_from(packet, start);
+            let verdict = checksum::check(packet, &inner);
             assert!(verdict.network_ok && verdict.transport_ok);
-            for identification in [18, at + 18] {
+            for identification in [18, start.at + 18] {
                 let now = frame::be16(packet, identification);
                 assert_eq!(now, Some(0x1234 + nth as u16));
             }

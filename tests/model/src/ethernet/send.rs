@@ -350,7 +350,9 @@ impl Device {
             let at = frame::HEADER - 2;
             frame.splice(at..at, bytes);
         }
-        if !self.steering.transmit(frame) {
+        let tunnels = &self.nic.tunnels;
+        let inside = |frame: &[u8]| tunnels.inner(frame, &frame::parse(frame));
+        if !self.steering.transmit(frame, inside) {
             self.stats.frames_dropped += 1;
             return;
         }

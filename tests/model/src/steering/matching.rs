@@ -4,33 +4,45 @@ use crate::steering::headers::Headers;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::flow::{FteMatchParam, FteMatchSetLyr24, FteMatchSetMisc};
 
-/// The outer headers and the miscellaneous parameters, as they stand in commands.
-pub(crate) type Fields = [u64; 16];
+/// The outer headers, the miscellaneous parameters and the inner headers, as they stand in commands.
+pub(crate) type Fields = [u64; WORDS];
+
+const WORDS: usize = 24;
+/// Where the miscellaneous parameters begin, and the inner headers.
+const MISC: usize = 8;
+const INNER: usize = 16;
 
 /// Sections of the match parameters that groups can use, as bits of `match_criteria_enable`.
 pub(crate) const OUTER_HEADERS: u8 = 1 << 0;
 pub(crate) const MISC_PARAMETERS: u8 = 1 << 1;
+pub(crate) const INNER_HEADERS: u8 = 1 << 2;
 
-fn words(outer: &FteMatchSetLyr24, misc: &FteMatchSetMisc) -> Fields {
-    let mut words = [0; 16];
-    let bytes = outer.0.as_chunks().0.iter().chain(misc.0.as_chunks().0);
+fn words(outer: &FteMatchSetLyr24, misc: &FteMatchSetMisc, inner: &FteMatchSetLyr24) -> Fields {
+    let mut words = [0; WORDS];
+    let (outer, inner) = (outer.0.as_chunks().0, inner.0.as_chunks().0);
+    let bytes = outer.iter().chain(misc.0.as_chunks().0).chain(inner);
     for (word, bytes) in words.iter_mut().zip(bytes) {
         *word = u64::from_be_bytes(*bytes);
     }
     words
 }
 
-/// The fields of a frame.
-pub(crate) fn of_frame(headers: &Headers) -> Fields {
-    words(&headers.outer(), &headers.misc())
+/// The fields of a frame, and of what is in a tunnel.
+pub(crate) fn of_frame(headers: &Headers, inner: Option<&Headers>) -> Fields {
+    let inside = inner.map_or(FteMatchSetLyr24::ZERO, Headers::layer);
+    words(&headers.layer(), &headers.misc(), &inside)
 }
 
 /// The fields in a command, which must be all that is there.
 pub(crate) fn of_command(param: &FteMatchParam) -> Result<Fields, Syndrome> {
-    if param.0[0x80..].iter().any(|&byte| byte != 0) {
+    if param.0[0xc0..].iter().any(|&byte| byte != 0) {
         return Err(Syndrome::FlowField);
     }
-    Ok(words(param.outer_headers(), param.misc_parameters()))
+    Ok(words(
+        param.outer_headers(),
+        param.misc_parameters(),
+        param.inner_headers(),
+    ))
 }
 
 /// Back into a command's answer.
@@ -75,23 +87,31 @@ fn matchable() -> Fields {
         .set_outer_second_cfi(true)
         .set_outer_second_vid(0xfff)
         .set_outer_ipv6_flow_label(0xf_ffff);
-    words(&outer, &misc)
+    words(&outer, &misc, &outer)
 }
 
-/// The bits that say which kind of tag there is: customer's and service's, of the first and of the second.
-fn tag_kinds() -> [(Fields, Fields); 2] {
-    let first = |customer: bool| {
-        let mut outer = FteMatchSetLyr24::ZERO;
-        outer.set_cvlan_tag(customer).set_svlan_tag(!customer);
-        words(&outer, &FteMatchSetMisc::ZERO)
+/// The bits that say which kind of tag there is: customer's and service's, of the first, of the second, and of the first
+/// inside of a tunnel.
+fn tag_kinds() -> [(Fields, Fields); 3] {
+    let kind = |customer: bool| {
+        let mut layer = FteMatchSetLyr24::ZERO;
+        layer.set_cvlan_tag(customer).set_svlan_tag(!customer);
+        layer
     };
+    let (no_layer, no_misc) = (FteMatchSetLyr24::ZERO, FteMatchSetMisc::ZERO);
+    let first = |customer: bool| words(&kind(customer), &no_misc, &no_layer);
+    let inner = |customer: bool| words(&no_layer, &no_misc, &kind(customer));
     let second = |customer: bool| {
         let mut misc = FteMatchSetMisc::ZERO;
         misc.set_outer_second_cvlan_tag(customer)
             .set_outer_second_svlan_tag(!customer);
-        words(&FteMatchSetLyr24::ZERO, &misc)
+        words(&no_layer, &misc, &no_layer)
     };
-    [(first(true), first(false)), (second(true), second(false))]
+    [
+        (first(true), first(false)),
+        (second(true), second(false)),
+        (inner(true), inner(false)),
+    ]
 }
 
 fn meet(a: &Fields, b: &Fields) -> bool {
@@ -111,15 +131,18 @@ pub(crate) struct Mask {
 impl Mask {
     /// Criteria from a command.
     pub(crate) fn new(enable: u8, criteria: &FteMatchParam) -> Result<Self, Syndrome> {
-        if enable & !(OUTER_HEADERS | MISC_PARAMETERS) != 0 {
+        if enable & !(OUTER_HEADERS | MISC_PARAMETERS | INNER_HEADERS) != 0 {
             return Err(Syndrome::FlowGroupCriteria);
         }
         let bits = of_command(criteria)?;
-        let (outer, misc) = bits.split_at(8);
+        let (outer, misc, inner) = (&bits[..MISC], &bits[MISC..INNER], &bits[INNER..]);
         let disabled = |section: u8, words: &[u64]| {
             enable & section == 0 && words.iter().any(|&word| word != 0)
         };
-        if disabled(OUTER_HEADERS, outer) || disabled(MISC_PARAMETERS, misc) {
+        if disabled(OUTER_HEADERS, outer)
+            || disabled(MISC_PARAMETERS, misc)
+            || disabled(INNER_HEADERS, inner)
+        {
             return Err(Syndrome::FlowGroupMask);
         }
         if bits

@@ -439,10 +439,10 @@ impl Steering {
         if (entry.action & action::MODIFY_HEADER != 0) != entry.rewrite.is_some() {
             return Err(Syndrome::FteRewrite);
         }
-        if let Some(number) = entry.rewrite {
-            if self.rewrite(number)?.direction != limits.direction {
-                return Err(Syndrome::RewriteUnknown);
-            }
+        if let Some(number) = entry.rewrite
+            && self.rewrite(number)?.direction != limits.direction
+        {
+            return Err(Syndrome::RewriteUnknown);
         }
         if (entry.action & action::COUNT != 0) == entry.counters.is_empty() {
             return Err(Syndrome::FteCounters);

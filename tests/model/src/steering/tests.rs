@@ -5,6 +5,7 @@ use super::headers::Headers;
 use super::headers::tests::{ME, PEER, Rng, frame, random_frame};
 use super::matching::{Fields, MISC_PARAMETERS, OUTER_HEADERS};
 use super::*;
+use crate::ethernet::frame::Start;
 use bareverbs_firmware_cmds::flow::FteMatchParam;
 
 mod transmit;
@@ -44,7 +45,7 @@ fn value(set: impl FnOnce(&mut FteMatchParam)) -> Fields {
 fn criteria_that_cannot_be_matched() {
     let refused =
         |enable: u8, set: fn(&mut FteMatchParam)| Mask::new(enable, &criteria(set)).unwrap_err();
-    assert_eq!(refused(4, |_| ()), Syndrome::FlowGroupCriteria);
+    assert_eq!(refused(8, |_| ()), Syndrome::FlowGroupCriteria);
     assert_eq!(refused(0x80, |_| ()), Syndrome::FlowGroupCriteria);
     assert_eq!(
         refused(0, |p| {
@@ -68,7 +69,7 @@ fn criteria_that_cannot_be_matched() {
         refused(3, |p| {
             p.inner_headers_mut().set_ip_version(1);
         }),
-        Syndrome::FlowField
+        Syndrome::FlowGroupMask
     );
     assert_eq!(
         refused(3, |p| p.misc_parameters_3_mut()[4] = 1),
@@ -142,8 +143,12 @@ impl Lab {
     }
 
     fn hits(&mut self, frame: &[u8]) -> Vec<u32> {
+        self.hits_inside(frame, None)
+    }
+
+    fn hits_inside(&mut self, frame: &[u8], inside: Option<Start>) -> Vec<u32> {
         let mut hits = Vec::new();
-        self.steering.classify(frame, &mut hits);
+        self.steering.classify(frame, inside, &mut hits);
         hits.iter().map(|hit| hit.tir).collect()
     }
 }
@@ -278,11 +283,11 @@ fn destinations_are_served_in_order() {
     let mut lab = Lab::new();
     let tables = [1, 2, 3].map(|tir| {
         let table = lab.table(5, 0, None);
-        lab.rule(table, mask(|_| ()), [0; 16], &[Tir(tir)]);
+        lab.rule(table, mask(|_| ()), [0; 24], &[Tir(tir)]);
         To(table)
     });
     let first = lab.table(1, 0, None);
-    lab.rule(first, mask(|_| ()), [0; 16], &tables);
+    lab.rule(first, mask(|_| ()), [0; 24], &tables);
     assert_eq!(lab.hits(&frame(ME, &[], 0x0806, &[0; 46])), [1, 2, 3]);
 }
 
@@ -307,13 +312,13 @@ fn the_last_flow_tag_stays() {
     let last = lab.table(2, 0, None);
     let first = lab.table(1, 0, None);
     let group = lab.group(last, (0, 0), mask(|_| ()));
-    lab.set((last, group, 0), [0; 16], &[Tir(1)], 0).unwrap();
+    lab.set((last, group, 0), [0; 24], &[Tir(1)], 0).unwrap();
     let group = lab.group(first, (0, 0), mask(|_| ()));
-    lab.set((first, group, 0), [0; 16], &[To(last), Tir(2)], 0xabc)
+    lab.set((first, group, 0), [0; 24], &[To(last), Tir(2)], 0xabc)
         .unwrap();
     let mut hits = Vec::new();
     lab.steering
-        .classify(&frame(ME, &[], 0x0806, &[0; 46]), &mut hits);
+        .classify(&frame(ME, &[], 0x0806, &[0; 46]), None, &mut hits);
     let tagged = |tir| Hit {
         tir,
         flow_tag: 0xabc,
@@ -327,10 +332,10 @@ fn the_last_flow_tag_stays() {
 fn walks_end() {
     let mut lab = Lab::new();
     let mut next = lab.table(60, 0, None);
-    lab.rule(next, mask(|_| ()), [0; 16], &[Tir(1)]);
+    lab.rule(next, mask(|_| ()), [0; 24], &[Tir(1)]);
     for level in (0..60).rev() {
         let table = lab.table(level, 0, None);
-        lab.rule(table, mask(|_| ()), [0; 16], &[To(next), To(next)]);
+        lab.rule(table, mask(|_| ()), [0; 24], &[To(next), To(next)]);
         next = table;
     }
     let hits = lab.hits(&frame(ME, &[], 0x0806, &[0; 46]));
@@ -348,16 +353,16 @@ fn entries_replace_and_release() {
     let table = lab.table(1, 3, None);
     let group = lab.group(table, (2, 5), mask(|_| ()));
     assert_eq!(
-        lab.set((table, group, 1), [0; 16], &[Tir(1)], 0),
+        lab.set((table, group, 1), [0; 24], &[Tir(1)], 0),
         Err(Syndrome::FteIndex)
     );
     assert_eq!(
-        lab.set((table, group, 6), [0; 16], &[Tir(1)], 0),
+        lab.set((table, group, 6), [0; 24], &[Tir(1)], 0),
         Err(Syndrome::FteIndex)
     );
-    lab.set((table, group, 4), [0; 16], &[Tir(1), Tir(1), To(upper)], 0)
+    lab.set((table, group, 4), [0; 24], &[Tir(1), Tir(1), To(upper)], 0)
         .unwrap();
-    lab.set((table, group, 3), [0; 16], &[Tir(2)], 0).unwrap();
+    lab.set((table, group, 3), [0; 24], &[Tir(2)], 0).unwrap();
     let any = frame(ME, &[], 0x0806, &[0; 46]);
     assert_eq!(lab.hits(&any), [2]);
     assert!(lab.steering.is_tir_used(1) && lab.steering.is_tir_used(2));
@@ -369,7 +374,7 @@ fn entries_replace_and_release() {
     assert_eq!(lab.hits(&any), [1, 1]);
     assert!(!lab.steering.is_tir_used(2));
     let tirs = |to: &[Destination]| Entry {
-        value: [0; 16],
+        value: [0; 24],
         action: FORWARD,
         flow_tag: 0,
         destinations: to.to_vec(),
@@ -427,7 +432,7 @@ fn counters_count_and_are_found_in_rows() {
     let table = lab.table(0, 0, None);
     let group = lab.group(table, (0, 0), mask(|_| ()));
     let entry = Entry {
-        value: [0; 16],
+        value: [0; 24],
         action: FORWARD | COUNT,
         flow_tag: 0,
         destinations: vec![Tir(1)],
@@ -455,7 +460,7 @@ fn random_criteria(rng: &mut Rng) -> Box<FteMatchParam> {
         let full = rng.below(2) == 0;
         for _ in 0..rng.below(4) {
             let partial = |all: u32| if full { all } else { all & 0x5555_5555 };
-            match rng.below(10) {
+            match rng.below(14) {
                 0 => {
                     p.outer_headers_mut()
                         .set_dmac_47_16(partial(u32::MAX))
@@ -485,6 +490,20 @@ fn random_criteria(rng: &mut Rng) -> Box<FteMatchParam> {
                 8 => {
                     p.outer_headers_mut().set_frag(true);
                 }
+                9 => {
+                    p.inner_headers_mut().set_ip_version(0xf);
+                }
+                10 => {
+                    p.inner_headers_mut().set_ip_protocol(0xff);
+                }
+                11 => {
+                    p.inner_headers_mut().set_cvlan_tag(true);
+                }
+                12 => {
+                    p.inner_headers_mut()
+                        .set_svlan_tag(true)
+                        .set_first_vid(0xfff);
+                }
                 _ => {
                     p.misc_parameters_mut()
                         .set_outer_second_vid(0xfff)
@@ -495,12 +514,36 @@ fn random_criteria(rng: &mut Rng) -> Box<FteMatchParam> {
     })
 }
 
+/// A frame with what is inside of it, if anything is: an Ethernet frame or an IP packet.
+fn random_tunnel(rng: &mut Rng) -> (Vec<u8>, Option<Start>) {
+    let mut frame = random_frame(rng);
+    let at = frame.len();
+    let network = match rng.below(3) {
+        0 => return (frame, None),
+        1 => None,
+        _ => Some(0x0800),
+    };
+    let inner = random_frame(rng);
+    let from = if network.is_some() {
+        inner.len().min(14)
+    } else {
+        0
+    };
+    frame.extend_from_slice(&inner[from..]);
+    (frame, Some(Start { at, network }))
+}
+
 /// What a scan of all entries finds: written down once more, field by field where tags are concerned.
-fn scan(entries: &[(u32, Box<FteMatchParam>, Fields, u32)], frame: &[u8]) -> Option<u32> {
+fn scan(
+    entries: &[(u32, Box<FteMatchParam>, Fields, u32)],
+    (frame, inside): (&[u8], Option<Start>),
+) -> Option<u32> {
     let headers = Headers::parse(frame)?;
-    let fields = matching::of_frame(&headers);
+    let inner = inside.and_then(|start| Headers::parse_inner(frame, start));
+    let fields = matching::of_frame(&headers, inner.as_ref());
     let matches = |criteria: &FteMatchParam, value: &Fields| {
         let (outer, misc) = (criteria.outer_headers(), criteria.misc_parameters());
+        let within = criteria.inner_headers();
         let wrong_tag = |customer: bool, service: bool, tag: Option<headers::Tag>| {
             tag.is_some_and(|tag| customer != service && tag.service != service)
         };
@@ -511,7 +554,12 @@ fn scan(entries: &[(u32, Box<FteMatchParam>, Fields, u32)], frame: &[u8]) -> Opt
                 misc.outer_second_svlan_tag(),
                 headers.tags[1],
             )
-            && (0..16).all(|word| (fields[word] ^ value[word]) & mask[word] == 0)
+            && !wrong_tag(
+                within.cvlan_tag(),
+                within.svlan_tag(),
+                inner.and_then(|headers| headers.tags[0]),
+            )
+            && (0..fields.len()).all(|word| (fields[word] ^ value[word]) & mask[word] == 0)
     };
     let mut taken = entries
         .iter()
@@ -544,14 +592,16 @@ fn lookup_finds_what_a_scan_finds() {
             let group = lab.group(
                 table,
                 (range * 128, range * 128 + 99),
-                Mask::new(3, &criteria).unwrap(),
+                Mask::new(7, &criteria).unwrap(),
             );
             let bits = matching::of_command(&criteria).unwrap();
             for _ in 0..rng.below(6) {
                 let index = range * 128 + rng.below(100) as u32;
                 // Values are those of frames, or there would hardly be a match.
-                let like = Headers::parse(&random_frame(&mut rng))
-                    .map(|headers| matching::of_frame(&headers));
+                let (like, inside) = random_tunnel(&mut rng);
+                let inner = inside.and_then(|start| Headers::parse_inner(&like, start));
+                let like = Headers::parse(&like)
+                    .map(|headers| matching::of_frame(&headers, inner.as_ref()));
                 let value = core::array::from_fn(|at| like.unwrap_or_default()[at] & bits[at]);
                 let tir = rng.below(1000) as u32;
                 match lab.set((table, group, index), value, &[Tir(tir)], 0) {
@@ -565,12 +615,12 @@ fn lookup_finds_what_a_scan_finds() {
             }
         }
         for _ in 0..200 {
-            let frame = random_frame(&mut rng);
-            let expected: Vec<u32> = scan(&entries, &frame).into_iter().collect();
+            let (frame, inside) = random_tunnel(&mut rng);
+            let expected: Vec<u32> = scan(&entries, (&frame, inside)).into_iter().collect();
             assert_eq!(
-                lab.hits(&frame),
+                lab.hits_inside(&frame, inside),
                 expected,
-                "seed {seed} round {round} frame {frame:02x?}"
+                "seed {seed} round {round} frame {frame:02x?} {inside:?}"
             );
             if expected.is_empty() {
                 missed += 1

@@ -4,6 +4,7 @@ use super::group::{Destination, action};
 use super::headers::Headers;
 use super::matching;
 use super::{Direction, Hit, Rewritten, Steering};
+use crate::ethernet::frame::Start;
 
 /// Tables that one frame may come through, with entries that send it to several.
 pub(super) const WALK: u32 = 1024;
@@ -29,13 +30,13 @@ enum End {
 
 impl Steering {
     /// Finds the TIRs that a received frame goes to, none if it is dropped; counts it on the way.
-    pub(crate) fn classify(&mut self, frame: &[u8], hits: &mut Vec<Hit>) {
+    pub(crate) fn classify(&mut self, frame: &[u8], inside: Option<Start>, hits: &mut Vec<Hit>) {
         hits.clear();
         self.rewritten.clear();
         let Some(start) = self.start(Direction::Receive) else {
             return;
         };
-        self.walk(start, frame, |end, flow_tag, rewritten| {
+        self.walk(start, frame, inside, |end, flow_tag, rewritten| {
             if let End::Tir(tir) = end {
                 hits.push(Hit {
                     tir,
@@ -46,27 +47,44 @@ impl Steering {
         });
     }
 
-    /// Whether a frame is sent, as what it has become then; counts it on the way.
-    pub(crate) fn transmit(&mut self, frame: &mut Vec<u8>) -> bool {
+    /// Whether a frame is sent, as what it has become then; counts it on the way. `inside` looks where the packet starts that
+    /// is inside of a tunnel's.
+    pub(crate) fn transmit(
+        &mut self,
+        frame: &mut Vec<u8>,
+        inside: impl FnOnce(&[u8]) -> Option<Start>,
+    ) -> bool {
         let Some(start) = self.start(Direction::Transmit) else {
             return true;
         };
         self.rewritten.clear();
         let mut sent = None;
-        self.walk(start, frame, |_, _, rewritten| sent = Some(rewritten));
+        let inside = inside(frame);
+        self.walk(start, frame, inside, |_, _, rewritten| {
+            sent = Some(rewritten)
+        });
         if let Some(nth) = sent.flatten() {
             *frame = self.rewritten.swap_remove(nth).frame;
         }
         sent.is_some()
     }
 
-    /// Takes a frame through the tables from one on. `end` hears how each way ends that no entry closes, with the tag that the
-    /// frame has then, and what it has become.
-    fn walk(&mut self, start: u32, frame: &[u8], mut end: impl FnMut(End, u32, Option<usize>)) {
+    /// Takes a frame through the tables from one on. `inside` is where the packet starts that is
+    /// inside of a tunnel's; `end` is called with how each way ends that no entry closes, the frame's tag then, and what it has
+    /// become.
+    fn walk(
+        &mut self,
+        start: u32,
+        frame: &[u8],
+        inside: Option<Start>,
+        mut end: impl FnMut(End, u32, Option<usize>),
+    ) {
         let Some(headers) = Headers::parse(frame) else {
             return;
         };
-        let fields = matching::of_frame(&headers);
+        // Of what is inside nothing is ever changed, so that it need not be looked at again.
+        let inner = inside.and_then(|start| Headers::parse_inner(frame, start));
+        let fields = matching::of_frame(&headers, inner.as_ref());
         self.steps.clear();
         self.steps.push(Step {
             table: start,
@@ -125,7 +143,7 @@ impl Steering {
                         rewrite.apply(&mut frame, &headers);
                     }
                     let headers = Headers::parse(&frame).unwrap_or(headers);
-                    let fields = matching::of_frame(&headers);
+                    let fields = matching::of_frame(&headers, inner.as_ref());
                     self.rewritten.push(Rewritten { frame, fields });
                     Some(self.rewritten.len() - 1)
                 }

@@ -6,6 +6,7 @@ use crate::lab::*;
 use bareverbs_firmware_cmds::rq::ModifyRqIn;
 use bareverbs_firmware_cmds::srq::CreateRmpIn;
 use bareverbs_firmware_cmds::tir::{ModifyRqtIn, ModifyTirIn};
+use connectx_model::{Config, Syndrome};
 
 #[test]
 fn a_frame_is_written_to_its_buffer_and_completed() {
@@ -185,6 +186,51 @@ fn the_tag_of_the_flow_is_in_the_completion() {
     lab.steer(tir, 0x0abcde);
     lab.receive(&good_udp_frame(OWN, OTHER, (1, 2), &[9; 100]));
     assert_eq!(lab.received().unwrap().word(0x38), 0x0abcde);
+}
+
+#[test]
+fn a_queue_of_tunnels_gets_the_verdicts_of_inner_headers() {
+    let mut lab = Lab::new();
+    lab.fill(6);
+    let queue = lab.rq.number;
+    let tir = lab.try_tir(|context| {
+        context.set_inline_rqn(queue).set_tunneled_offload_en(true);
+    });
+    let (plain, tunnels) = (lab.tir, tir.unwrap());
+    let inner = good_udp_frame(OTHER, OWN, (3, 4), &[7; 33]);
+    let inside = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &inner].concat();
+    let frame = good_udp_frame(OWN, OTHER, (1, 4789), &inside);
+    let inner_at = frame.len() - inner.len();
+    let mut take = |tir: u32, frame: &[u8]| {
+        lab.steer(tir, 0);
+        lab.receive(frame);
+        let done = lab.received().unwrap();
+        // The sum is that of the whole packet, whatever is in it.
+        assert_eq!(done.half(0x14), sum(&frame[14..]));
+        (done.0[0] & 3, done.0[0x1c])
+    };
+    assert_eq!(take(plain, &frame), (0, 0b111));
+    assert_eq!(take(tunnels, &frame), (1, 0b111));
+    assert_eq!(take(tunnels, &inner), (0, 0b111));
+    // What is wrong inside only is so for a queue of tunnels, and what is wrong outside for both.
+    let mut within = frame.clone();
+    *within.last_mut().unwrap() ^= 1;
+    within[40..42].fill(0);
+    assert_eq!(take(plain, &within), (0, 0b111));
+    assert_eq!(take(tunnels, &within), (1, 0b011));
+    let mut around = frame.clone();
+    around[inner_at] ^= 1;
+    assert_eq!(take(tunnels, &around), (1, 0b011));
+
+    let mut config = Config::new(1);
+    config
+        .ethernet
+        .set_tunnel_stateless_vxlan(false)
+        .set_tunnel_stateless_gre(false);
+    let refusal = Lab::with(config).try_tir(|context| {
+        context.set_tunneled_offload_en(true);
+    });
+    assert_eq!(refusal, Err(refused(Syndrome::TirFeature)));
 }
 
 /// An indirect TIR with a hash over addresses and ports of UDP.

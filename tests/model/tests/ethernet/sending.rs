@@ -81,6 +81,7 @@ fn inner_checksums_are_filled_in_behind_ports_of_vxlan() {
     config
         .ethernet
         .set_tunnel_stateless_vxlan(false)
+        .set_tunnel_stateless_gre(false)
         .set_max_vxlan_udp_ports(0);
     let mut lab = Lab::with(config);
     assert_eq!(

@@ -110,10 +110,6 @@ fn tables(stand: &mut Fixture) {
     stand.table_refused(FlowTableType, |c| {
         c.set_table_type(2);
     });
-    // The card has tables of frames that are received only.
-    stand.table_refused(FlowUnsupported, |c| {
-        c.set_table_type(1);
-    });
     stand.table_refused(OtherFunction, |c| {
         c.set_other_vport(true);
     });
@@ -228,7 +224,7 @@ fn groups(stand: &mut Fixture) {
         c.set_match_definer_id(1);
     });
     stand.group_refused(FlowGroupCriteria, |c| {
-        c.set_match_criteria_enable(1 << 2);
+        c.set_match_criteria_enable(1 << 3);
     });
     stand.group_refused(FlowGroupMask, |c| {
         c.set_match_criteria_enable(0)
@@ -242,7 +238,7 @@ fn groups(stand: &mut Fixture) {
             .misc_parameters_mut()
             .set_source_port(0xffff);
     });
-    stand.group_refused(FlowField, |c| {
+    stand.group_refused(FlowGroupMask, |c| {
         c.match_criteria_mut().inner_headers_mut().set_frag(true);
     });
     stand.group_refused(ReservedSet, |c| c.match_criteria_mut().0[0x1a] = 1);

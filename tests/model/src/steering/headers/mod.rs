@@ -1,5 +1,6 @@
 //! What a frame's headers say: enough of them for flow entries, checksums and hashes.
 
+use crate::ethernet::frame::Start;
 use bareverbs_firmware_cmds::flow::{FteMatchSetLyr24, FteMatchSetMisc};
 
 /// Length of an Ethernet header without tags.
@@ -111,17 +112,39 @@ impl Headers {
             headers.ethertype = next;
             at += 4;
         }
-        headers.network = match headers.ethertype {
+        headers.look_behind(frame, at);
+        Some(headers)
+    }
+
+    /// What is inside of a frame. The places in it are counted from where that starts.
+    pub(crate) fn parse_inner(frame: &[u8], start: Start) -> Option<Self> {
+        let inner = frame.get(start.at..)?;
+        let Some(ethertype) = start.network else {
+            return Self::parse(inner);
+        };
+        let mut headers = Self {
+            destination: [0; 6],
+            source: [0; 6],
+            tags: [None; 2],
+            ethertype,
+            network: None,
+            transport: None,
+        };
+        headers.look_behind(inner, 0);
+        Some(headers)
+    }
+
+    fn look_behind(&mut self, frame: &[u8], at: usize) {
+        self.network = match self.ethertype {
             ethertype::IPV4 => ipv4(frame, at),
             ethertype::IPV6 => ipv6(frame, at),
             _ => None,
         };
-        headers.transport = headers.network.and_then(|ip| transport(frame, &ip));
-        Some(headers)
+        self.transport = self.network.and_then(|ip| transport(frame, &ip));
     }
 
-    /// The fields as flow groups name them.
-    pub(crate) fn outer(&self) -> FteMatchSetLyr24 {
+    /// The fields as flow groups name them, of the outer headers or of the inner ones.
+    pub(crate) fn layer(&self) -> FteMatchSetLyr24 {
         let mut set = FteMatchSetLyr24::ZERO;
         let [d0, d1, d2, d3, d4, d5] = self.destination;
         let [s0, s1, s2, s3, s4, s5] = self.source;

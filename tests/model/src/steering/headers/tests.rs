@@ -123,7 +123,7 @@ fn arp() {
         (arp.ethertype, arp.network, arp.transport),
         (0x0806, None, None)
     );
-    let outer = arp.outer();
+    let outer = arp.layer();
     assert_eq!((outer.dmac_47_16(), outer.dmac_15_0()), (u32::MAX, 0xffff));
     assert_eq!((outer.smac_47_16(), outer.smac_15_0()), (0x02c9_0000, 2));
     assert_eq!((outer.ethertype(), outer.ip_version()), (0x0806, 0));
@@ -138,7 +138,7 @@ fn ipv4_tcp_udp_and_icmp() {
     let headers = parse(&padded);
     let ip = headers.network.unwrap();
     assert_eq!((ip.offset, ip.payload, ip.end), (14, 34, 58));
-    let outer = headers.outer();
+    let outer = headers.layer();
     assert_eq!(
         (outer.ip_version(), outer.ip_protocol(), outer.ipv4_ihl()),
         (4, 6, 5)
@@ -161,7 +161,7 @@ fn ipv4_tcp_udp_and_icmp() {
     );
     assert_eq!(outer.dst_ipv4_dst_ipv6()[12..], [10, 0, 0, 1]);
 
-    let outer = parse(&frame(ME, &[], 0x0800, &ipv4(17, 0, &udp()))).outer();
+    let outer = parse(&frame(ME, &[], 0x0800, &ipv4(17, 0, &udp()))).layer();
     assert_eq!(
         (outer.ip_protocol(), outer.udp_sport(), outer.udp_dport()),
         (17, 5000, 5001)
@@ -172,7 +172,7 @@ fn ipv4_tcp_udp_and_icmp() {
     );
 
     let icmp = parse(&frame(ME, &[], 0x0800, &ipv4(1, 0, &[8; 16])));
-    assert_eq!((icmp.outer().ip_protocol(), icmp.transport), (1, None));
+    assert_eq!((icmp.layer().ip_protocol(), icmp.transport), (1, None));
 }
 
 #[test]
@@ -184,16 +184,16 @@ fn fragments_have_no_ports() {
         (0x4000, false),
     ] {
         let headers = parse(&frame(ME, &[], 0x0800, &ipv4(17, place, &udp())));
-        assert_eq!(headers.outer().frag(), fragment, "{place:#x}");
+        assert_eq!(headers.layer().frag(), fragment, "{place:#x}");
         assert_eq!(headers.transport.is_none(), fragment, "{place:#x}");
-        assert_eq!(headers.outer().ip_protocol(), 17);
+        assert_eq!(headers.layer().ip_protocol(), 17);
     }
 }
 
 #[test]
 fn ipv6_and_its_extension_headers() {
     let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(6, &tcp())));
-    let outer = headers.outer();
+    let outer = headers.layer();
     assert_eq!(
         (
             outer.ip_version(),
@@ -217,12 +217,12 @@ fn ipv6_and_its_extension_headers() {
     };
     let chain = [options(60, 0), options(43, 1), options(58, 0), vec![143; 8]].concat();
     let report = parse(&frame(ME, &[], 0x86dd, &ipv6(0, &chain)));
-    assert_eq!(report.outer().ip_protocol(), 58);
+    assert_eq!(report.layer().ip_protocol(), 58);
     assert_eq!(report.network.unwrap().payload, 14 + 40 + 8 + 16 + 8);
 
     // An authentication header is what a table asks for, not stepped over.
     let sealed = parse(&frame(ME, &[], 0x86dd, &ipv6(51, &[6; 24])));
-    assert_eq!((sealed.outer().ip_protocol(), sealed.transport), (51, None));
+    assert_eq!((sealed.layer().ip_protocol(), sealed.transport), (51, None));
 
     // A chain that is cut off stays where the cut is.
     for len in 8..chain.len() {
@@ -232,7 +232,7 @@ fn ipv6_and_its_extension_headers() {
             24..32 => 43,
             _ => 58,
         };
-        assert_eq!(cut.outer().ip_protocol(), stop, "{len}");
+        assert_eq!(cut.layer().ip_protocol(), stop, "{len}");
     }
 
     let fragment = |place: u16| {
@@ -241,16 +241,16 @@ fn ipv6_and_its_extension_headers() {
     };
     for (place, is_fragment) in [(0, false), (1, true), (0x40, true), (0x41, true)] {
         let headers = parse(&frame(ME, &[], 0x86dd, &ipv6(44, &fragment(place))));
-        assert_eq!(headers.outer().frag(), is_fragment, "{place:#x}");
+        assert_eq!(headers.layer().frag(), is_fragment, "{place:#x}");
         assert_eq!(headers.transport.is_none(), is_fragment, "{place:#x}");
-        assert_eq!(headers.outer().ip_protocol(), 17);
+        assert_eq!(headers.layer().ip_protocol(), 17);
     }
 }
 
 #[test]
 fn tags() {
     let tagged = parse(&frame(ME, &[(false, 0xb00a)], 0x0800, &ipv4(6, 0, &tcp())));
-    let outer = tagged.outer();
+    let outer = tagged.layer();
     assert!(outer.cvlan_tag() && !outer.svlan_tag());
     assert_eq!(
         (outer.first_prio(), outer.first_cfi(), outer.first_vid()),
@@ -266,7 +266,7 @@ fn tags() {
         0x86dd,
         &ipv6(17, &udp()),
     ));
-    let (outer, misc) = (double.outer(), double.misc());
+    let (outer, misc) = (double.layer(), double.misc());
     assert!(outer.svlan_tag() && !outer.cvlan_tag());
     assert_eq!((outer.first_prio(), outer.first_vid()), (1, 100));
     assert!(misc.outer_second_cvlan_tag() && !misc.outer_second_svlan_tag());

@@ -18,7 +18,7 @@ fn frames_that_are_sent() {
     for round in 0..200 {
         let mut steering = Steering::default();
         let mut frame = frame(PEER, &[], 0x0806, &[0; 46]);
-        assert!(steering.transmit(&mut frame), "no table");
+        assert!(steering.transmit(&mut frame, |_| None), "no table");
         steering.counters.insert(1, 1, Place::default());
         let mut tables = Vec::new();
         // Level 3 first, as the one of level 1 leads to it.
@@ -81,7 +81,7 @@ fn frames_that_are_sent() {
             let before = steering.counters.get(1).map_or(0, |count| count.packets);
             let mut sent = frame.clone();
             sent[6..12].copy_from_slice(&source(last));
-            let passes = steering.transmit(&mut sent);
+            let passes = steering.transmit(&mut sent, |_| None);
             // The same by hand: the table of level 1, then that of level 3.
             let (mut address, mut counts, mut expected) = (last, 0, true);
             for (_, entries) in tables.iter().rev() {
@@ -104,7 +104,7 @@ fn frames_that_are_sent() {
         }
         // What is received does not come through these tables.
         let mut hits = Vec::new();
-        steering.classify(&frame, &mut hits);
+        steering.classify(&frame, None, &mut hits);
         assert_eq!(hits, []);
     }
 }

@@ -304,7 +304,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "tunnel",
-        about: "TCP in VXLAN: large sends and checksums of inner headers, to ports that the card is told",
+        about: "TCP in VXLAN and GRE: large sends and checksums of inner headers, verified on the other side",
         functions: 2,
         roce: false,
         rounds: &[Boot {
@@ -313,6 +313,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
             prints: &[
                 ("offers", "tx-udp_tnl-segmentation: on"),
                 ("offers", "tx-udp_tnl-csum-segmentation: on"),
+                ("offers", "tx-gre-segmentation: on"),
             ],
             ..BOOT
         }],
