@@ -7,6 +7,7 @@
 
 mod generator;
 mod ports;
+mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +46,11 @@ struct Options {
     keep_addresses: bool,
     /// Lets the ports compress completions.
     compress: bool,
+    /// Changes the tables so often, while frames come: what a queue has got goes to the next one; 0 leaves them.
+    #[bpaf(long, argument("MILLISECONDS"), fallback(0), display_fallback)]
+    change: u64,
+    /// Shows what the rules count.
+    count: bool,
     /// With cards: ends after so many seconds; 0 goes on.
     #[bpaf(short('t'), argument("SECONDS"), fallback(0), display_fallback)]
     seconds: u64,
@@ -66,6 +72,8 @@ impl Options {
             lanes: self.lanes as usize,
             keep_addresses: self.keep_addresses,
             compress: self.compress,
+            change: (self.change > 0).then(|| Duration::from_millis(self.change)),
+            count: self.count,
             frame_len: 1522,
         }
     }

@@ -1,4 +1,4 @@
-//! The two ports: queues, targets and rules, and a thread for each lane.
+//! The two ports: queues, and a thread for each lane.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bareverbs::verbs::{
-    CompressedForwarder, Config, Cqs, Device, EthernetDomain, EthernetError, EthernetTarget,
-    FlowAction, FlowMatch, FlowRuleInit, FlowSlot, ForwardCounters, ForwardError, ForwardInit,
-    Forwarder, FrameCompression, HashedPackets, LinkLayer, PageChunks, Platform, Qps, Resources,
-    Rqn, RssHash, Srqs,
+    CompressedForwarder, Config, Cqs, Device, EthernetDomain, EthernetError, FlowSlot,
+    ForwardCounters, ForwardError, ForwardInit, Forwarder, FrameCompression, LinkLayer, PageChunks,
+    Platform, Qps, Resources, Rqn, Srqs,
 };
 
+use crate::spread::{Counted, Spread};
 use crate::{PERIOD, Result};
 
 /// How to forward.
@@ -21,6 +21,10 @@ pub(crate) struct Forwarding {
     pub(crate) keep_addresses: bool,
     /// The ports compress completions of what they receive.
     pub(crate) compress: bool,
+    /// How often the indirection tables change, if they do.
+    pub(crate) change: Option<Duration>,
+    /// The rules count their frames.
+    pub(crate) count: bool,
     /// Bytes of the longest frame.
     pub(crate) frame_len: u32,
 }
@@ -52,6 +56,8 @@ pub(crate) struct Lane {
 pub(crate) struct Rates {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) time: Duration,
+    /// What the rules of each port have counted since the beginning, if they do.
+    pub(crate) counted: [Option<Counted>; 2],
 }
 
 impl fmt::Display for Rates {
@@ -71,6 +77,11 @@ impl fmt::Display for Rates {
                 lane.in_all[1],
             )?;
         }
+        for (port, counted) in self.counted.iter().enumerate() {
+            if let Some(counted) = counted {
+                writeln!(f, "port {port}: {counted}")?;
+            }
+        }
         let all: u64 = self
             .lanes
             .iter()
@@ -81,29 +92,6 @@ impl fmt::Display for Rates {
 }
 
 type Memory = Resources<Qps<1>, Cqs<256>, Srqs<1>, PageChunks<256>>;
-
-/// What is hashed, from the first rule on.
-const PACKETS: [HashedPackets; 6] = [
-    HashedPackets::TcpIpv4,
-    HashedPackets::UdpIpv4,
-    HashedPackets::TcpIpv6,
-    HashedPackets::UdpIpv6,
-    HashedPackets::Ipv4,
-    HashedPackets::Ipv6,
-];
-
-fn matches(packets: HashedPackets) -> FlowMatch {
-    use HashedPackets::*;
-    let version = match packets {
-        TcpIpv4 | UdpIpv4 | Ipv4 => FlowMatch::ANY.ipv4(),
-        _ => FlowMatch::ANY.ipv6(),
-    };
-    match packets {
-        TcpIpv4 | TcpIpv6 => version.ip_protocol(6),
-        UdpIpv4 | UdpIpv6 => version.ip_protocol(17),
-        _ => version,
-    }
-}
 
 impl Forwarding {
     /// Forwards between two ports until `go_on` says no, which gets what was done each second, and at last all of it.
@@ -184,10 +172,11 @@ impl Forwarding {
         let [first, second] = &mut slots;
         let numbers = |side: usize| lanes.iter().map(move |lane| lane[side].number()).collect();
         let numbers: [Vec<Rqn>; 2] = [numbers(0), numbers(1)];
+        let [ours, theirs] = numbers;
         // Until the end frames come by these.
-        let _rules = [
-            spread(&domains[0], &numbers[0], first)?,
-            spread(&domains[1], &numbers[1], second)?,
+        let mut spread = [
+            Spread::new(&domains[0], ours, first, self.count)?,
+            Spread::new(&domains[1], theirs, second, self.count)?,
         ];
         let counts: Vec<Count> = (0..self.lanes).map(|_| Count::default()).collect();
         let stop = AtomicBool::new(false);
@@ -198,7 +187,7 @@ impl Forwarding {
                 .zip(&counts)
                 .map(|(lane, count)| scope.spawn(|| work(lane, count, &stop)))
                 .collect();
-            let watched = watch(devices, &counts, go_on, || {
+            let watched = self.watch(devices, &mut spread, &counts, go_on, || {
                 threads.iter().any(|thread| thread.is_finished())
             });
             stop.store(true, Ordering::Relaxed);
@@ -211,55 +200,57 @@ impl Forwarding {
         Ok(Rates {
             lanes: since(&counts, &none),
             time: begun.elapsed(),
+            counted: counted(&spread)?,
         })
+    }
+
+    /// Drives the devices, changes the tables, and shows rates each second.
+    fn watch<P: Platform>(
+        &self,
+        devices: &[Device<'_, P>; 2],
+        spread: &mut [Spread<'_, '_, P>; 2],
+        counts: &[Count],
+        go_on: &mut dyn FnMut(&Rates) -> bool,
+        is_over: impl Fn() -> bool,
+    ) -> Result<()> {
+        let mut before = vec![Lane::default(); counts.len()];
+        let mut begun = Instant::now();
+        let mut changed = begun;
+        let pause = Duration::from_millis(10).min(self.change.unwrap_or(Duration::MAX));
+        loop {
+            for device in devices {
+                device.poll()?;
+            }
+            if is_over() {
+                return Ok(());
+            }
+            thread::sleep(pause);
+            if self.change.is_some_and(|often| changed.elapsed() >= often) {
+                changed = Instant::now();
+                for port in spread.iter_mut() {
+                    port.change()?;
+                }
+            }
+            if begun.elapsed() < PERIOD {
+                continue;
+            }
+            let rates = Rates {
+                lanes: since(counts, &before),
+                time: begun.elapsed(),
+                counted: counted(spread)?,
+            };
+            begun = Instant::now();
+            before = since(counts, &vec![Lane::default(); counts.len()]);
+            if !go_on(&rates) {
+                return Ok(());
+            }
+        }
     }
 }
 
-/// What holds the rules of a port, in the order in which it goes.
-type Spread<'d, 's, P> = (
-    bareverbs::verbs::FlowTable<'d, 's, P>,
-    Vec<EthernetTarget<'d, P>>,
-    Option<bareverbs::verbs::IndirectionTable<'d, P>>,
-);
-
-/// Lets all frames of a port come to these queues, by a hash of what they have of IP; what has nothing comes to the first.
-fn spread<'d, 's, P: Platform>(
-    domain: &EthernetDomain<'d, P>,
-    queues: &[Rqn],
-    slots: &'s mut [FlowSlot],
-) -> Result<Spread<'d, 's, P>> {
-    let mut targets = Vec::new();
-    let mut table = None;
-    let rest = domain.create_target(queues[0])?;
-    if queues.len() > 1 {
-        let most = domain.max_indirection_table();
-        if (most as usize) < queues.len() {
-            return Err(format!(
-                "the port spreads frames over {} queues at most",
-                most.max(1)
-            )
-            .into());
-        }
-        let size = (queues.len() as u32 * 16).next_power_of_two().min(most);
-        let indirection = domain.create_indirection_table(queues, size)?;
-        for packets in PACKETS {
-            targets.push(domain.create_hashed_target(&indirection, &RssHash::all_of(packets))?);
-        }
-        table = Some(indirection);
-    }
-    let mut flows = domain.create_flow_table(slots, 3)?;
-    for (packets, target) in PACKETS.into_iter().zip(&targets) {
-        let to = [target.number()];
-        let rule = FlowRuleInit::new(matches(packets), FlowAction::Forward(&to));
-        let with_ports = !matches!(packets, HashedPackets::Ipv4 | HashedPackets::Ipv6);
-        let _rule = flows.add(&rule.priority(u8::from(!with_ports)))?;
-    }
-    let to = [rest.number()];
-    let rule = FlowRuleInit::new(FlowMatch::ANY, FlowAction::Forward(&to));
-    let _rule = flows.add(&rule.priority(2))?;
-    flows.set_promiscuous(true, true)?;
-    targets.push(rest);
-    Ok((flows, targets, table))
+/// What the rules of both ports have counted.
+fn counted<P: Platform>(spread: &[Spread<'_, '_, P>; 2]) -> Result<[Option<Counted>; 2]> {
+    Ok([spread[0].counted()?, spread[1].counted()?])
 }
 
 /// A lane's forwarder of either kind.
@@ -312,38 +303,6 @@ fn work(lane: &mut [impl OneWay; 2], count: &Count, stop: &AtomicBool) -> Result
         }
     }
     Ok(())
-}
-
-/// Drives the devices, and shows rates each second.
-fn watch<P: Platform>(
-    devices: &[Device<'_, P>; 2],
-    counts: &[Count],
-    go_on: &mut dyn FnMut(&Rates) -> bool,
-    is_over: impl Fn() -> bool,
-) -> Result<()> {
-    let mut before = vec![Lane::default(); counts.len()];
-    let mut begun = Instant::now();
-    loop {
-        for device in devices {
-            device.poll()?;
-        }
-        if is_over() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(10));
-        if begun.elapsed() < PERIOD {
-            continue;
-        }
-        let rates = Rates {
-            lanes: since(counts, &before),
-            time: begun.elapsed(),
-        };
-        begun = Instant::now();
-        before = since(counts, &vec![Lane::default(); counts.len()]);
-        if !go_on(&rates) {
-            return Ok(());
-        }
-    }
 }
 
 /// What lanes did since then.

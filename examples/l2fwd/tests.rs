@@ -1,5 +1,7 @@
 //! Frames through the forwarder on models, both ways: each exactly once, spread over the lanes, and those that do not fit counted.
 
+use std::time::Duration;
+
 use bareverbs_in_process::Builder;
 use connectx_model::{Card, Config};
 
@@ -18,6 +20,8 @@ const LANES: Forwarding = Forwarding {
     lanes: 2,
     keep_addresses: false,
     compress: false,
+    change: None,
+    count: false,
     frame_len: 1522,
 };
 
@@ -66,6 +70,33 @@ fn compressed_completions() {
         };
         run(&Bed::new(), forwarding, STREAM);
     }
+}
+
+#[test]
+fn tables_that_change_lose_nothing_and_rules_count_all() {
+    let forwarding = Forwarding {
+        lanes: 4,
+        change: Some(Duration::from_millis(1)),
+        count: true,
+        ..LANES
+    };
+    let passed = run(&Bed::new(), forwarding, STREAM);
+    for counted in passed.rates.counted {
+        let counted = counted.expect("counters");
+        assert_eq!(counted.frames.iter().sum::<u64>(), u64::from(STREAM.frames));
+        assert_eq!(counted.bytes, u64::from(STREAM.frames) * STREAM.size as u64);
+        assert!(counted.changes > 3, "{passed:?}");
+    }
+    for lane in &passed.rates.lanes {
+        assert!(lane.sent.iter().all(|&sent| sent > 0), "{passed:?}");
+    }
+    let alone = Forwarding {
+        lanes: 1,
+        ..forwarding
+    };
+    let refused = Bed::new().run(&alone, STREAM, |_| {}).map(drop);
+    let refused = refused.unwrap_err().to_string();
+    assert_eq!(refused, "a table that changes needs two queues at least");
 }
 
 #[test]
