@@ -2,9 +2,12 @@
 //! port's Ethernet queue or its interface of IP over InfiniBand, and over RDMA connections that carry a message each. Echo
 //! requests it answers as well.
 //!
+//! With --iperf3 the TCP service is iperf3's instead, for `iperf3 -c` in either direction.
+//!
 //! By default the client runs in this process too, on a second device model. To a server any TCP client may come, and
 //! rdma-core's `rdma_client`.
 
+mod iperf3;
 mod service;
 mod stack;
 #[cfg(test)]
@@ -32,7 +35,10 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Both ends run in this process, on two ConnectX models that are cabled together or on two cards, the server's named
 /// first. On one card, or with --link, one end runs: the client if -s says where the server is.
 #[derive(Bpaf, Debug, Clone)]
-#[bpaf(options)]
+#[bpaf(
+    options,
+    guard(|it| it.iperf3.is_none() || it.addresses.is_server(), "--iperf3 is for a server alone")
+)]
 struct Options {
     #[bpaf(external)]
     addresses: Addresses,
@@ -45,15 +51,9 @@ struct Options {
         display_fallback
     )]
     port: u16,
-    /// Port of the TCP service.
-    #[bpaf(
-        short('t'),
-        argument("PORT"),
-        guard(is_port, PORTS),
-        fallback(7),
-        display_fallback
-    )]
-    tcp_port: u16,
+    /// Port of the TCP service. 7 if not given, as the service of echoes has, or 5201, as iperf3's has.
+    #[bpaf(short('t'), argument("PORT"), guard(is_port, PORTS), optional)]
+    tcp_port: Option<u16>,
     /// Bytes that the client sends over TCP.
     #[bpaf(short('S'), argument("BYTES"), fallback(1_000_000), display_fallback)]
     size: usize,
@@ -61,6 +61,10 @@ struct Options {
     /// many, if its TCP client has gone as well.
     #[bpaf(short('C'), argument("COUNT"), fallback(10), display_fallback)]
     messages: u32,
+    /// Instead of sending back what comes over TCP, be the server of so many tests by iperf3's client. There are no
+    /// messages over RDMA then.
+    #[bpaf(long, argument("TESTS"), optional)]
+    iperf3: Option<u32>,
 }
 
 /// What went by at one end, each way.
@@ -77,9 +81,47 @@ fn main() -> ExitCode {
 }
 
 impl Options {
+    fn tcp_port(&self) -> u16 {
+        let usual = if self.iperf3.is_some() { 5201 } else { 7 };
+        self.tcp_port.unwrap_or(usual)
+    }
+
     fn print_result(&self, end: &str, echoed: Echoed) {
         let Echoed { bytes, messages } = echoed;
         println!("{end}: {bytes} bytes over TCP and {messages} messages over RDMA, there and back");
+    }
+}
+
+impl Options {
+    /// The server of some tests. What fails because of its client is logged, and does not count.
+    fn serve_iperf3(
+        &self,
+        cm: &mut Cm<'_, '_>,
+        address: Host,
+        tests: u32,
+        listening: &mut dyn FnMut(),
+    ) -> Result<Echoed> {
+        let port = self.tcp_port();
+        let mut stack = Stack::new(cm, address, iperf3::CONNECTIONS)?;
+        let mut server = iperf3::Server::new(&mut stack.listeners(port))?;
+        listening();
+        let (mut bytes, mut left) = (0, tests);
+        while left > 0 || !server.is_idle() {
+            match server.work(cm.now(), &mut stack.listeners(port))? {
+                Some(Ok(report)) => {
+                    println!("{report}");
+                    bytes += report.bytes() as usize;
+                    left = left.saturating_sub(1);
+                }
+                Some(Err(error)) => log::warn!("iperf3: {error}"),
+                None => {}
+            }
+            stack.poll(cm)?;
+            let deadline = stack.next_deadline(cm, iperf3::SILENCE);
+            cm.wait(deadline)?;
+        }
+        let messages = 0;
+        Ok(Echoed { bytes, messages })
     }
 }
 
@@ -98,9 +140,12 @@ impl Program for Options {
         address: Host,
         listening: &mut dyn FnMut(),
     ) -> Result<Echoed> {
+        if let Some(tests) = self.iperf3 {
+            return self.serve_iperf3(cm, address, tests, listening);
+        }
         let mut server = Server::new(cm, address.at(PortSpace::Tcp, self.port))?;
-        let mut stack = Stack::new(cm, address)?;
-        stack.socket().listen(self.tcp_port)?;
+        let mut stack = Stack::new(cm, address, 1)?;
+        stack.socket().listen(self.tcp_port())?;
         listening();
         let mut echoed = Echoed::default();
         while echoed.messages < self.messages || !stack.is_over() {
@@ -122,8 +167,8 @@ impl Program for Options {
         [here, server]: [Host; 2],
         both: bool,
     ) -> Result<Echoed> {
-        let mut stack = Stack::new(cm, here)?;
-        stack.connect(server, self.tcp_port)?;
+        let mut stack = Stack::new(cm, here, 1)?;
+        stack.connect(server, self.tcp_port())?;
         let mut client = Client::new(cm, [here, server], self.port, self.messages, both)?;
         let (mut sent, mut received) = (0, 0);
         let mut give_up = cm.now() + SILENCE;
@@ -151,7 +196,7 @@ impl Program for Options {
     }
 
     fn announce(&self, address: Host) {
-        let Self { port, tcp_port, .. } = self;
+        let (port, tcp_port) = (self.port, self.tcp_port());
         println!("listening on {address} port {port}, and TCP port {tcp_port}");
     }
 

@@ -1,4 +1,4 @@
-//! smoltcp with one socket, on the port that the connection manager finds its neighbours on: with frames on Ethernet, with IP
+//! smoltcp with some sockets, on the port that the connection manager finds its neighbours on: with frames on Ethernet, with IP
 //! packets on InfiniBand.
 
 use std::net::SocketAddr;
@@ -9,10 +9,11 @@ use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp;
 use smoltcp::storage::PacketMetadata;
-use smoltcp::time::Instant;
+use smoltcp::time::{self, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 use crate::Result;
+use crate::iperf3::{Connections, Life};
 use bareverbs_node::{Cm, Host, PortResolver};
 
 /// Frames that may wait to be read, on InfiniBand also to be sent.
@@ -20,18 +21,33 @@ const FRAMES: usize = 64;
 const FRAME: usize = 1518;
 /// Bytes that the socket keeps, each way.
 const WINDOW: usize = 1 << 16;
+/// How long a peer may not answer until it counts as gone, and how often one is asked that has nothing to say.
+const GONE: time::Duration = time::Duration::from_secs(30);
+const KEEP_ALIVE: time::Duration = time::Duration::from_secs(10);
 /// Where the client's connections begin.
 const EPHEMERAL: u16 = 49_152;
 
 pub(crate) struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
-    socket: SocketHandle,
+    /// At least one.
+    handles: Vec<SocketHandle>,
+    /// The peer has said its last.
+    ended: bool,
 }
 
 /// The byte at this place of what the client sends.
 fn byte(at: usize) -> u8 {
     (at ^ (at >> 8) ^ (at >> 16)) as u8
+}
+
+/// A socket that notices when its peer is there no more (RFC 9293, 3.8.3 and 3.8.4).
+pub(crate) fn socket() -> tcp::Socket<'static> {
+    let buffer = || tcp::SocketBuffer::new(vec![0_u8; WINDOW].leak());
+    let mut socket = tcp::Socket::new(buffer(), buffer());
+    socket.set_timeout(Some(GONE));
+    socket.set_keep_alive(Some(KEEP_ALIVE));
+    socket
 }
 
 fn instant(now: Duration) -> Instant {
@@ -68,8 +84,12 @@ fn with_packets<P: Platform>(
 const DOWN: &str = "the port is not in the group of all interfaces";
 
 impl Stack {
-    /// At an address that the port has.
-    pub(crate) fn new<P: Platform>(cm: &mut Cm<'_, '_, P>, address: Host) -> Result<Self> {
+    /// At an address that the port has, with so many sockets, of which there has to be one.
+    pub(crate) fn new<P: Platform>(
+        cm: &mut Cm<'_, '_, P>,
+        address: Host,
+        count: usize,
+    ) -> Result<Self> {
         let address = address.ip().ok_or(IP)?;
         let now = instant(cm.now());
         let mut interface = match cm.resolver_mut() {
@@ -85,23 +105,29 @@ impl Stack {
         if full {
             return Err("the stack cannot hold another address".into());
         }
-        let buffer = || tcp::SocketBuffer::new(vec![0_u8; WINDOW].leak());
-        let mut sockets = SocketSet::new(vec![SocketStorage::EMPTY].leak());
-        let socket = sockets.add(tcp::Socket::new(buffer(), buffer()));
+        let storage: Vec<_> = (0..count).map(|_| SocketStorage::EMPTY).collect();
+        let mut sockets = SocketSet::new(storage.leak());
+        let handles = (0..count).map(|_| sockets.add(socket())).collect();
         Ok(Self {
             interface,
             sockets,
-            socket,
+            handles,
+            ended: false,
         })
     }
 
+    /// All sockets, on this port.
+    pub(crate) fn listeners(&mut self, port: u16) -> Listeners<'_> {
+        Listeners { stack: self, port }
+    }
+
     pub(crate) fn socket(&mut self) -> &mut tcp::Socket<'static> {
-        self.sockets.get_mut(self.socket)
+        self.sockets.get_mut(self.handles[0])
     }
 
     pub(crate) fn connect(&mut self, server: Host, port: u16) -> Result<()> {
         let server = SocketAddr::new(server.ip().ok_or(IP)?, port);
-        let socket: &mut tcp::Socket<'_> = self.sockets.get_mut(self.socket);
+        let socket: &mut tcp::Socket<'_> = self.sockets.get_mut(self.handles[0]);
         let context = self.interface.context();
         Ok(socket.connect(context, server, EPHEMERAL)?)
     }
@@ -150,6 +176,9 @@ impl Stack {
 
     /// Sends back what was received, and goes when the peer goes. How many bytes that were.
     pub(crate) fn echo(&mut self) -> Result<usize> {
+        if self.socket().state() == tcp::State::Closed && !self.ended {
+            return Err("the TCP client is gone without a goodbye".into());
+        }
         let socket = self.socket();
         let mut bytes = [0; 4096];
         let mut echoed = 0;
@@ -163,6 +192,7 @@ impl Stack {
         }
         if socket.state() == tcp::State::CloseWait && !socket.can_recv() {
             socket.close();
+            self.ended = true;
         }
         Ok(echoed)
     }
@@ -223,5 +253,54 @@ impl Stack {
             let deadline = self.next_deadline(cm, until - cm.now());
             cm.wait(deadline)?;
         }
+    }
+}
+
+/// All sockets of a stack, on one TCP port.
+pub(crate) struct Listeners<'s> {
+    stack: &'s mut Stack,
+    port: u16,
+}
+
+impl Listeners<'_> {
+    fn socket(&mut self, at: usize) -> &mut tcp::Socket<'static> {
+        self.stack.sockets.get_mut(self.stack.handles[at])
+    }
+}
+
+impl Connections for Listeners<'_> {
+    fn life(&self, at: usize) -> Life {
+        let socket: &tcp::Socket<'_> = self.stack.sockets.get(self.stack.handles[at]);
+        match socket.state() {
+            tcp::State::Listen | tcp::State::SynSent | tcp::State::SynReceived => Life::Listening,
+            tcp::State::Closed | tcp::State::TimeWait => Life::Over,
+            _ if socket.may_recv() || socket.can_recv() => Life::Open,
+            _ => Life::Ended,
+        }
+    }
+
+    fn read(&mut self, at: usize, space: &mut [u8]) -> usize {
+        // What cannot be read any more, its state tells.
+        self.socket(at).recv_slice(space).unwrap_or(0)
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> usize {
+        self.socket(at).send_slice(bytes).unwrap_or(0)
+    }
+
+    fn close(&mut self, at: usize) {
+        self.socket(at).close();
+    }
+
+    fn abort(&mut self, at: usize) {
+        self.socket(at).abort();
+    }
+
+    fn listen(&mut self, at: usize) -> Result<()> {
+        let port = self.port;
+        let socket = self.socket(at);
+        // From the state of waiting for stray segments as well.
+        socket.abort();
+        Ok(socket.listen(port)?)
     }
 }

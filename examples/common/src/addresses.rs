@@ -27,6 +27,11 @@ impl Addresses {
         self.cards.run(program, self.roles()?)
     }
 
+    /// Whether a server alone runs here.
+    pub fn is_server(&self) -> bool {
+        self.cards.one() && self.server.is_none()
+    }
+
     fn roles(&self) -> Result<Roles> {
         let here = || self.bind.ok_or("-b: which address shall this end have?");
         Ok(match (self.cards.one(), self.server) {
