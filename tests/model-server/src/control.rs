@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `link FUNCTION up` or `down` | the cable is plugged in or out |
 //! | `cable SWITCH PORT up` or `down` | the same at a port of an InfiniBand switch, counted from 0 in its topology |
+//! | `busy COUNT` | so many questions to subnet administration are answered that it is busy, and do not reach it |
 //! | `health FUNCTION SYNDROME` | the firmware stops with this syndrome (decimal) |
 //! | `restart FUNCTION` | another driver resets the firmware, as the physical function does for its virtual ones |
 //! | `vanish FUNCTION` | the card falls off the bus |
@@ -26,6 +27,7 @@ use std::io::{self, Write};
 enum Event {
     Card(usize, Mishap),
     Cable(usize, u8, bool),
+    Busy(u32),
     Link(Fault),
     FaultsOff,
     Faults,
@@ -53,6 +55,10 @@ fn parse(line: &str) -> Result<Event, String> {
             let switch = switch.parse().map_err(|_| "which switch?")?;
             let port = port.parse().map_err(|_| "which port?")?;
             return Ok(Event::Cable(switch, port, state == "up"));
+        }
+        ["busy", count] => {
+            let count = count.parse().map_err(|_| "how many questions?")?;
+            return Ok(Event::Busy(count));
         }
         ["health", function, syndrome] => {
             let syndrome = syndrome.parse().ok().filter(|&s| s != 0);
@@ -105,6 +111,13 @@ fn obey(world: &World, event: Event) -> Result<(), String> {
             );
             return world
                 .with_subnet(|subnet| subnet.set_cable(switch, port, up))
+                .then_some(())
+                .ok_or("there is no switch of InfiniBand's".into());
+        }
+        Event::Busy(count) => {
+            log::info!("subnet administration is busy for {count} questions");
+            return world
+                .with_subnet(|subnet| subnet.set_busy(count))
                 .then_some(())
                 .ok_or("there is no switch of InfiniBand's".into());
         }
@@ -228,6 +241,7 @@ mod tests {
         );
         assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
         assert_eq!(parse("cable 1 4 down"), Ok(Event::Cable(1, 4, false)));
+        assert_eq!(parse("busy 4"), Ok(Event::Busy(4)));
         assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
         assert_eq!(parse("faults"), Ok(Event::Faults));
         assert_eq!(parse("state 1"), Ok(Event::State(1)));
@@ -241,6 +255,8 @@ mod tests {
             "link x up",
             "cable 0 up",
             "cable 0 256 up",
+            "busy",
+            "busy -1",
             "health 0 0",
             "health 0 256",
             "vanish",

@@ -19,7 +19,7 @@ enum Command {
     /// come, go and come again: the function is reset in between.
     ///
     /// Lines on standard input strike while the server runs: "link FUNCTION up", "link FUNCTION down", "cable SWITCH PORT
-    /// down" or "up", "health FUNCTION
+    /// down" or "up", "busy COUNT" (questions to subnet administration), "health FUNCTION
     /// SYNDROME", "restart FUNCTION", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "faults off", and
     /// "faults", which logs what they did so far; "state FUNCTION" prints what it did and how much memory it can reach.
     /// That standard input ends is not an end.

@@ -3,6 +3,7 @@
 //! Frames between ports are as [two models](crate) on one cable have them.
 
 use super::{Link, PortQueue, Timing};
+use crate::subnet::busy;
 use crate::subnet::switch::{MOST_PORTS, Ports, Switch};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -197,6 +198,8 @@ pub struct Subnet {
     waiting: BTreeSet<usize>,
     /// Where frames are, in order, while they pass the switches.
     under_way: VecDeque<(End, u8, Vec<u8>)>,
+    /// So many questions to subnet administration are still to be answered in its place.
+    busy: u32,
     now: Duration,
 }
 
@@ -223,6 +226,7 @@ impl Subnet {
                 .collect(),
             waiting: BTreeSet::new(),
             under_way: VecDeque::new(),
+            busy: 0,
             now: Duration::ZERO,
         };
         for &[one, other] in &topology.cables {
@@ -256,6 +260,18 @@ impl Subnet {
         if let Some(Some(end)) = self.adapters.get(number).copied() {
             self.set_end(end, up);
         }
+    }
+
+    /// The next questions that adapters send to subnet administration, so many, get lost on their way, and answers that it is
+    /// busy come back; a fault that no subnet manager at hand shows by itself.
+    pub fn set_busy(&mut self, questions: u32) {
+        self.busy = questions;
+    }
+
+    /// How many of these there are still.
+    #[must_use]
+    pub fn busy(&self) -> u32 {
+        self.busy
     }
 
     /// The cable at a port of a switch, by the number of the switch in its topology, is pulled out or plugged in.
@@ -306,7 +322,13 @@ impl Link for Subnet {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
         self.now = now;
         if let Some(Some(end)) = self.adapters.get(from).copied() {
-            self.under_way.push_back((end, MOST_SWITCHES, frame.into()));
+            let busy = (self.busy > 0).then(|| busy::answer(frame)).flatten();
+            self.busy -= u32::from(busy.is_some());
+            let way = match busy {
+                Some(answer) => (End::Adapter(from), MOST_SWITCHES, answer),
+                None => (end, MOST_SWITCHES, frame.into()),
+            };
+            self.under_way.push_back(way);
             self.forward();
         }
     }

@@ -7,6 +7,7 @@ pub(crate) type Datagram = [u8; 256];
 pub(crate) mod class {
     pub(crate) const SUBNET_LID_ROUTED: u8 = 0x01;
     pub(crate) const SUBNET_DIRECTED_ROUTE: u8 = 0x81;
+    pub(crate) const ADMINISTRATION: u8 = 0x03;
     pub(crate) const PERFORMANCE: u8 = 0x04;
 }
 

@@ -40,13 +40,13 @@ const CAPABILITIES: u32 = 1 << 3;
 const STATE_CHANGED: u8 = 1 << 2;
 
 /// Where fields are in a frame with a datagram, behind its Ethernet header and GRH.
-const SOURCE: usize = 14 + 8;
-const DESTINATION: usize = SOURCE + 16;
-const BTH: usize = 14 + 40;
-const DESTINATION_QPN: usize = BTH + 5;
-const QKEY: usize = BTH + 12;
-const SOURCE_QPN: usize = QKEY + 5;
-const PAYLOAD: usize = QKEY + 8;
+pub(super) const SOURCE: usize = 14 + 8;
+pub(super) const DESTINATION: usize = SOURCE + 16;
+pub(super) const BTH: usize = 14 + 40;
+pub(super) const DESTINATION_QPN: usize = BTH + 5;
+pub(super) const QKEY: usize = BTH + 12;
+pub(super) const SOURCE_QPN: usize = QKEY + 5;
+pub(super) const PAYLOAD: usize = QKEY + 8;
 
 struct SwitchPort {
     port: SubnetPort,

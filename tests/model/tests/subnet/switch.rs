@@ -278,3 +278,45 @@ fn any_frame_is_borne() {
         }
     }
 }
+
+/// Questions to subnet administration, of which some are answered in its place (IBTA vol. 1, 13.4.7); nothing else is.
+#[test]
+fn a_busy_subnet_administration_answers_so_many_questions() {
+    let mut subnet = configured();
+    let mut question = [0; 256];
+    question[..4].copy_from_slice(&[1, 3, 2, GET]);
+    question[8..16].copy_from_slice(&7_u64.to_be_bytes());
+    subnet.set_busy(2);
+    for (method, answer) in [(GET, 0x81), (0x12, 0x92)] {
+        question[3] = method;
+        subnet.send(0, &frame(10, 20, 1, &question), Duration::ZERO);
+        let mut expected = question;
+        expected[3] = answer;
+        expected[5] = 1;
+        assert_eq!(
+            arrived(&mut subnet, 0),
+            Some(frame_of_gsi(20, 10, &expected))
+        );
+        assert_eq!(arrived(&mut subnet, 1), None);
+    }
+    assert_eq!(subnet.busy(), 0);
+    subnet.send(0, &frame(10, 20, 1, &question), Duration::ZERO);
+    assert!(arrived(&mut subnet, 1).is_some());
+    // Answers, acknowledgements of RMPP's, other classes and other QPs pass.
+    subnet.set_busy(1);
+    for (at, value, qpn) in [(3, 0x81, 1), (26, 1, 1), (1, 7, 1), (3, GET, 5)] {
+        let mut other = question;
+        other[at] = value;
+        subnet.send(0, &frame(10, 20, qpn, &other), Duration::ZERO);
+        assert!(arrived(&mut subnet, 1).is_some(), "{at} {value} {qpn}");
+    }
+    assert_eq!(subnet.busy(), 1);
+}
+
+/// The same frame, with the Q_Key of QP1.
+fn frame_of_gsi(from: u16, to: u16, mad: &[u8; 256]) -> Vec<u8> {
+    let mut frame = frame(from, to, 1, mad);
+    frame[66..70].copy_from_slice(&0x8001_0000_u32.to_be_bytes());
+    assert!(reseal(&mut frame));
+    frame
+}
