@@ -1,7 +1,7 @@
 /*
  * Frames of drawn flows, from one network device of Linux's mlx5 driver through a forwarder to another one. Each has to come
  * back once, with what it was sent with, and Linux's queues have to count those that Toeplitz says. What the forwarder's
- * queues have to count is printed.
+ * queues have to count is printed, and what its rules have to: frames of TCP and of UDP over IPv4, then over IPv6, and bytes.
  *
  *   flows hello FROM TO [VIA]                one frame, for the switch between them
  *   flows pass FROM TO VIA COUNT LANES SEED  frames to the forwarder's address VIA
@@ -328,7 +328,8 @@ static void pass(struct device *from, struct device *to, const uint8_t *via, int
 	uint64_t before[MOST_QUEUES], sent_before = counter(from, "tx_vport_unicast_packets");
 	uint64_t came_before = counter(to, "rx_vport_unicast_packets");
 	int expected[MOST_QUEUES] = { 0 }, of_lane[MOST_QUEUES] = { 0 };
-	int sent = 0, came = 0, queues = 0;
+	int sent = 0, came = 0, queues = 0, of_kind[4] = { 0 };
+	long bytes = 0;
 
 	for (uint32_t at = 0; at < hashed->indir_size; at++)
 		if ((int)hashed->rss_config[at] >= queues)
@@ -344,6 +345,8 @@ static void pass(struct device *from, struct device *to, const uint8_t *via, int
 
 			lengths[sent] = build(frames[sent], via, from->address, &flow);
 			expected[hashed->rss_config[theirs]]++;
+			of_kind[2 * flow.v6 + (flow.protocol == IPPROTO_UDP)]++;
+			bytes += lengths[sent];
 			of_lane[ours % lanes]++;
 			CHECK(send(from->socket, frames[sent], lengths[sent], 0) == lengths[sent]);
 			sent++;
@@ -360,7 +363,10 @@ static void pass(struct device *from, struct device *to, const uint8_t *via, int
 	printf(")\nexpected");
 	for (int lane = 0; lane < lanes; lane++)
 		printf(" %d", of_lane[lane]);
-	printf("\n");
+	printf("\ncounted");
+	for (int kind = 0; kind < 4; kind++)
+		printf(" %d", of_kind[kind]);
+	printf(" 0 0 0 %ld\n", bytes);
 	for (int queue = 0; queue < queues; queue++)
 		CHECK(of_queue(to, queue) - before[queue] == (uint64_t)expected[queue]);
 	CHECK(counter(from, "tx_vport_unicast_packets") - sent_before == (uint64_t)count);

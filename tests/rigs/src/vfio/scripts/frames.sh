@@ -108,4 +108,45 @@ spread() {
 }
 spread 'from the first to the second' 0 '$one' '$two' $via 1
 spread 'from the second to the first' 1 '$two' '$one' 02:c9:00:00:00:02 2
-[ "$me" = 1 ] || step 30 'forwarder ends' 'tail -n 5 /run/forwarder; ! grep "[1-9][0-9]* dropped" /run/forwarder && kill $(pidof l2fwd) && until_true "! pidof l2fwd"'
+ends() {
+    [ "$me" = 1 ] || step 30 "$1" 'tail -n 7 /run/forwarder; ! grep "[1-9][0-9]* dropped" /run/forwarder && kill $(pidof l2fwd) && until_true "! pidof l2fwd"'
+    barrier
+}
+ends 'forwarder ends'
+
+# Tables that change while frames come, and rules that count: each frame comes through once all the same, and each rule counts
+# those of its kind.
+case $me in
+0) step 60 'forwarder that changes' "setsid /ours/l2fwd --device vfio:$first,vfio:$second -n $lanes --change 10 --count > /run/forwarder 2>&1 &
+    until_true 'grep -q ^all: /run/forwarder'" ;;
+esac
+barrier
+[ "$me" = 0 ] || step 60 'first frame again' "$devices && /ours/flows hello \$one \$two $via"
+# rules PORT: frames of its rules, bytes, and how often its table has changed.
+talk="$talk"'
+rules() {
+    awk "/^port $1:/ { line = \$0 } END { split(line, of); for (at = 4; at <= 16; at += 2) printf \"%d,\", of[at]
+        printf \"%d,%d,\", of[17], of[19] }" /run/forwarder
+}
+'
+# changing NAME PORT FROM TO VIA SEED
+changing() {
+    [ "$me" = 1 ] || step 10 "$1: before" "$talk sleep 2; totals $2 | tee /run/before; rules $2 | tee /run/rules"
+    barrier
+    [ "$me" = 0 ] || step 120 "$1: Linux's queues" "$devices && /ours/flows pass $3 $4 $5 $count $lanes $6 > /run/passed
+        status=\$?; cat /run/passed; exit \$status"
+    exchange counts 'sed -n "s/^counted //p" /run/passed 2> /dev/null | tr " " ,'
+    [ "$me" = 1 ] || step 30 "$1: the rules" "$talk
+        before=\$(cat /run/rules)
+        within 10 '[ \$(shares \$before \$(rules $2) | cut -d, -f 1-8) = $answer ]'
+        right=\$?
+        grown=\$(shares \$before \$(rules $2))
+        lanes=\$(shares \$(cat /run/before) \$(totals $2))
+        echo \"note: the rules, bytes and changes: \$grown (sent: $answer); the forwarder's queues: \$lanes\"
+        [ \$right = 0 ] && echo \$grown | awk -F, '{ exit !(\$9 >= 10) }' && echo \$lanes |
+            awk -F, '{ for (at = 1; at <= $lanes; at++) { all += \$at; if (\$at == 0) exit 1 } exit all != $count }'"
+    barrier
+}
+changing 'changing, from the first to the second' 0 '$one' '$two' $via 3
+changing 'changing, from the second to the first' 1 '$two' '$one' 02:c9:00:00:00:02 4
+ends 'forwarder that changes ends'
