@@ -11,7 +11,6 @@ use bareverbs_core::wc::WcStatus;
 use bareverbs_core::{Device, LinkLayer, Platform, Qpn};
 
 use crate::mad::MAD_LEN;
-use crate::rdma::manager::RdmaCm;
 use crate::rdma::types::error::RdmaError;
 
 /// Messages that one of them has on their way, or holds until it works.
@@ -20,7 +19,7 @@ const ALL_FREE: u16 = u16::MAX;
 /// Membership of a partition apart from how.
 const PKEY_BASE: u16 = 0x7fff;
 
-/// Storage for a QP with which a manager sends in a partition ([`RdmaCm::set_partition_qps`]).
+/// Storage for a QP with which a manager sends in a partition ([`set_partition_qps`](crate::rdma::RdmaCm::set_partition_qps)).
 #[derive(Debug)]
 pub struct PartitionQp<'d, P: Platform>(Option<Sender<'d, P>>);
 
@@ -379,33 +378,19 @@ impl State {
     };
 }
 
-impl<'s, 'd, P: Platform, R> RdmaCm<'s, 'd, P, R> {
-    /// Lets messages of the CM go out in the partitions of their paths, as Linux's do, with as many QPs as there are slots, which
-    /// are created here. Without it they all go in the partition at index 0 of the port's table, of which Linux says `got
-    /// different BTH P_Key`.
-    ///
-    /// A QP serves one partition at a time. With more partitions than QPs, the one that was not needed for longest makes way;
-    /// while all have messages on their way, those of another partition are lost, as they could be on the wire, and repeated.
-    ///
-    /// The device's events have to be passed on ([`handle_async_event`](Self::handle_async_event)): they say that the table
-    /// has changed.
-    ///
-    /// # Errors
-    /// [`RdmaError::Unsupported`] if the port is no InfiniBand port, or if the device always sends a QP's own number
-    /// (`set_deth_sqpn`); or if it fails.
-    #[inline(never)]
-    pub fn set_partition_qps(
-        &mut self,
+impl<'s, 'd, P: Platform> PartitionQps<'s, 'd, P> {
+    /// Creates a QP for each slot.
+    pub(crate) fn new(
+        device: &'d Device<'d, P>,
         slots: &'s mut [PartitionQp<'d, P>],
-    ) -> Result<(), RdmaError> {
-        let device = self.hca.device;
+    ) -> Result<Self, RdmaError> {
         if device.capabilities().link_layer() != LinkLayer::InfiniBand {
             return Err(RdmaError::Unsupported("partitions on RoCE"));
         }
         for slot in &mut *slots {
             slot.0 = Some(Sender::new(device)?);
         }
-        self.partitions = Some(PartitionQps {
+        Ok(Self {
             slots,
             device,
             first: device.query_pkey(0)?,
@@ -417,7 +402,6 @@ impl<'s, 'd, P: Platform, R> RdmaCm<'s, 'd, P, R> {
                 table_changed: |qps| qps.look_at_table(),
                 close: |qps| qps.stop(),
             },
-        });
-        Ok(())
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::Address;
 use crate::mad::MAD_LEN;
 use crate::rdma::manager::RdmaCm;
 #[cfg(feature = "infiniband")]
-use crate::rdma::port::partitions::To;
+use crate::rdma::port::partitions::{PartitionQp, PartitionQps, To};
 use crate::rdma::types::error::RdmaError;
 
 impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
@@ -89,5 +89,30 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         {
             log::warn!("partitions: {error}");
         }
+    }
+}
+
+#[cfg(feature = "infiniband")]
+impl<'s, 'd, P: Platform, R> RdmaCm<'s, 'd, P, R> {
+    /// Lets messages of the CM go out in the partitions of their paths, as Linux's do, with as many QPs as there are slots, which
+    /// are created here. Without it they all go in the partition at index 0 of the port's table, of which Linux says `got
+    /// different BTH P_Key`.
+    ///
+    /// A QP serves one partition at a time. With more partitions than QPs, the one that was not needed for longest makes way;
+    /// while all have messages on their way, those of another partition are lost, as they could be on the wire, and repeated.
+    ///
+    /// The device's events have to be passed on ([`handle_async_event`](Self::handle_async_event)): they say that the table
+    /// has changed.
+    ///
+    /// # Errors
+    /// [`RdmaError::Unsupported`] if the port is no InfiniBand port, or if the device always sends a QP's own number
+    /// (`set_deth_sqpn`); or if it fails.
+    #[inline(never)]
+    pub fn set_partition_qps(
+        &mut self,
+        slots: &'s mut [PartitionQp<'d, P>],
+    ) -> Result<(), RdmaError> {
+        self.partitions = Some(PartitionQps::new(self.hca.device, slots)?);
+        Ok(())
     }
 }

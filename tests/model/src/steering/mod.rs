@@ -8,12 +8,14 @@ use crate::memory::pages::Place;
 use crate::objects::table::Table;
 use crate::syndrome::Syndrome;
 use counter::Counters;
+pub(crate) use direction::Direction;
 use group::{Destination, Entry, Group, action};
 use matching::{Fields, Mask};
 use rewrite::Rewrite;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(crate) mod counter;
+pub(crate) mod direction;
 pub(crate) mod group;
 pub(crate) mod headers;
 pub(crate) mod matching;
@@ -38,13 +40,6 @@ pub(crate) struct Hit {
 pub(crate) struct Rewritten {
     pub(crate) frame: Vec<u8>,
     fields: Fields,
-}
-
-/// Which frames a table is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Receive,
-    Transmit,
 }
 
 /// What the function's capabilities allow.

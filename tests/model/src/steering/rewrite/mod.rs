@@ -3,7 +3,7 @@
 //! A field that a frame does not have stays as it is. The checksums that cover a changed field are brought up to date by the
 //! difference (RFC 1624), so that one that was wrong stays wrong.
 
-use super::Direction;
+use super::direction::Direction;
 use super::headers::{ETHERNET, Headers};
 use crate::memory::pages::Place;
 use crate::syndrome::Syndrome;
