@@ -11,8 +11,8 @@ use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs_node::cm::ipoib::PeerSlot;
 use bareverbs_node::cm::rdma::{
-    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PathSlot, RdmaCm, Resolver,
-    SubnetAdministration, SubnetStorage,
+    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PartitionQp, PathSlot, RdmaCm,
+    Resolver, SubnetAdministration, SubnetStorage,
 };
 use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{
@@ -52,8 +52,10 @@ const QUESTIONS: usize = 64;
 const PATHS: usize = 256;
 /// Neighbours on InfiniBand.
 const PEERS: usize = 1024;
+/// Partitions beside the first one of the port's table in which the connection manager sends at once.
+const PARTITIONS: usize = 4;
 /// QPs and CQs of the connection manager itself.
-pub(crate) const OWN_QUEUES: usize = 8;
+pub(crate) const OWN_QUEUES: usize = 8 + PARTITIONS;
 /// Chunks of memory for the firmware's pages to begin with.
 const CHUNKS: usize = 256;
 /// How long opening waits for the link and for the addresses.
@@ -404,7 +406,14 @@ fn manager(
         groups: slots(GROUPS, || rdma::GroupSlot::EMPTY),
         deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY),
     };
-    Ok(RdmaCm::new(device, resolver, config, storage)?)
+    let mut manager = RdmaCm::new(device, resolver, config, storage)?;
+    if device.capabilities().link_layer() == LinkLayer::InfiniBand {
+        match manager.set_partition_qps(slots(PARTITIONS, || PartitionQp::EMPTY)) {
+            Err(rdma::RdmaError::Unsupported(what)) => log::info!("not there: {what}"),
+            done => done?,
+        }
+    }
+    Ok(manager)
 }
 
 /// Lets the addresses of an InfiniBand port, which needs the manager for it, become its own.

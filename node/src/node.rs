@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bareverbs_cm::ip::{self, Route};
 use bareverbs_cm::rdma::{
-    self, IpOverInfiniband, NeighbourDiscovery, RdmaCm, Resolver, SubnetAdministration,
+    self, IpOverInfiniband, NeighbourDiscovery, PartitionQp, RdmaCm, RdmaError, Resolver,
+    SubnetAdministration,
 };
 use bareverbs_cm::sa;
 use bareverbs_core::{
@@ -20,7 +21,7 @@ use crate::link::{is_usable, wait_for_link};
 use crate::page_chunks::PageChunks;
 use crate::platform::DevicePlatform;
 use crate::resolver::PortResolver;
-use crate::storage::{self, DeviceStorage, Host, ManagerStorage, SubnetMemory};
+use crate::storage::{self, DeviceStorage, Host, ManagerStorage, PARTITIONS, SubnetMemory};
 
 /// How long the port may take to come up, and an address to be known to be no other host's.
 const LINK: Duration = Duration::from_secs(10);
@@ -318,10 +319,18 @@ impl<P: Platform + Clone> Node<P> {
             config.gsi_depth = (2 * connections).clamp(512, 16384) as u32;
             config.max_backlog = config.max_backlog.max(connections as u32);
             let mut memory = ManagerStorage::for_connections(connections);
+            let mut partitions = [const { PartitionQp::EMPTY }; PARTITIONS];
             let mut cm = RdmaCm::new(&device, resolver, config, memory.storage())
                 .map_err(SetupStep::Manager.failed())?;
             if self.options.patient {
                 cm.engine_config_mut().timers.early = None;
+            }
+            if port.link_layer == LinkLayer::InfiniBand {
+                match cm.set_partition_qps(&mut partitions) {
+                    // Devices that always send a QP's own number.
+                    Err(RdmaError::Unsupported(_)) => {}
+                    done => done.map_err(SetupStep::Manager.failed())?,
+                }
             }
             self.settle(&mut cm)?;
             work(&mut cm, &about)

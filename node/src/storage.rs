@@ -12,6 +12,9 @@ use bareverbs_core::{CqSlot, DeviceSlot, PageChunk, Platform, QpSlot, SrqSlot, S
 /// are not.
 const ENDED: usize = 1024;
 
+/// Partitions beside the first one of the port's table in which the connection manager sends at once.
+pub(crate) const PARTITIONS: usize = 2;
+
 /// [`Storage`] for a device, on the heap.
 #[derive(Debug)]
 pub struct DeviceStorage {
@@ -30,8 +33,8 @@ impl DeviceStorage {
     pub fn for_connections(connections: usize, page_chunks: Vec<PageChunk>) -> Self {
         Self {
             device: DeviceSlot::new(),
-            qps: slots(connections + 4, QpSlot::new),
-            cqs: slots(2 * connections + 8, CqSlot::new),
+            qps: slots(connections + 4 + PARTITIONS, QpSlot::new),
+            cqs: slots(2 * connections + 8 + PARTITIONS, CqSlot::new),
             srqs: slots(1, SrqSlot::new),
             page_chunks,
         }

@@ -33,10 +33,6 @@ const TWO_SWITCHES: &[&str] = &[
     ),
 ];
 
-/// Why the kernel's RDMA CM warns of P_Keys.
-const OUR_QP1: &str =
-    "our QP1 sends all messages in the default partition, also those of connections in another";
-
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "back-to-back",
@@ -202,28 +198,6 @@ pub(super) const ALL: &[Scenario] = &[
                 (
                     "no answer within the time",
                     "subnet administration does not answer",
-                ),
-            ],
-            driver_may_warn: &[
-                (
-                    "rping in a partition, our client, their server",
-                    "got different BTH P_Key (0xffff) and primary path P_Key (0x8001)",
-                    OUR_QP1,
-                ),
-                (
-                    "rping in a partition, our client, their server",
-                    "in the future this may cause the request to be dropped",
-                    OUR_QP1,
-                ),
-                (
-                    "example rping in a partition, our client, their server",
-                    "got different BTH P_Key (0xffff) and primary path P_Key (0x8001)",
-                    OUR_QP1,
-                ),
-                (
-                    "example rping in a partition, our client, their server",
-                    "in the future this may cause the request to be dropped",
-                    OUR_QP1,
                 ),
             ],
             ..MACHINES
