@@ -183,7 +183,8 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "partitions",
-        about: "our interface in another partition beside Linux's child interface, and a subnet administration that stops answering",
+        about: "our interface in another partition beside Linux's child interface, and a subnet administration that stops \
+                answering, or is busy",
         functions: 2,
         model: &["--port-type", "ib", "--subnet-managed", "--switch"],
         rounds: &[Boot {
@@ -199,6 +200,7 @@ pub(super) const ALL: &[Scenario] = &[
                     "no answer within the time",
                     "subnet administration does not answer",
                 ),
+                ("busy all the time", "0x0001 ("),
             ],
             ..MACHINES
         }],

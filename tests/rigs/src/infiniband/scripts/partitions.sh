@@ -53,6 +53,19 @@ fi
 client_server 120 'ucmatose by GID when it answers again' "$waits" \
     "ucmatose -f gid -b $theirs" "$example/ucmatose --device vfio:$card -b gid -s gid:$theirs"
 barrier
+# Busy, which OpenSM never says: the model's cable answers so in its place.
+if [ "$me" = 1 ]; then
+    host busy 1000
+fi
+barrier
+if [ "$me" = 1 ]; then
+    step 60 'busy all the time' "timeout 30 $example/ucmatose --device vfio:$card -b gid -s gid:$theirs > /run/busy 2>&1; status=\$?
+        cat /run/busy; [ \$status != 0 ] && [ \$status != 124 ]"
+    host busy 3
+fi
+client_server 120 'ucmatose by GID when it was busy' "$waits" \
+    "ucmatose -f gid -b $theirs" "$example/ucmatose --device vfio:$card -b gid -s gid:$theirs"
+barrier
 if [ "$me" = 0 ]; then
     step 60 'manager ends' "$osm"'; end_manager TERM'
     step 60 'unload' 'ip link del ib0.8001 && rmmod rdma_ucm && rmmod ib_ipoib && rmmod ib_umad && rmmod mlx5_ib && rmmod mlx5_core'
