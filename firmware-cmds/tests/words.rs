@@ -40,6 +40,11 @@ const NO_FUNCTION: &[(&str, &str, &str)] = &[
     ),
     ("GrhWord", "sgid_index", "as grh"),
     ("GrhWord", "flow_label", "as grh"),
+    (
+        "WqeIdWord",
+        "outer_ipv6",
+        "DPDK has it in mlx5_set_ptype_table, as bit 7 of its index",
+    ),
     ("XrcWord", "srqn", "the number has 24 bits, the member 32"),
     (
         "PathWord",
