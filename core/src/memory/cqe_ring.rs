@@ -122,6 +122,10 @@ impl Entries {
     }
 }
 
+/// Where a consumer is, to see whether it has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position(NonNull<u8>, u32);
+
 /// A CQ's ring, as its consumer uses it.
 #[derive(Debug)]
 pub(crate) struct CqeRing {
@@ -249,6 +253,12 @@ impl CqeRing {
     pub(crate) fn ci(&self) -> u32 {
         let offset = self.next.as_ptr() as usize - self.entries.base.as_ptr() as usize;
         self.pass.wrapping_add((offset / SIZE) as u32)
+    }
+
+    /// Where the consumer is.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> Position {
+        Position(self.next, self.pass)
     }
 
     /// The CQE with this index (less than the ring's size ahead) and its tail, if it is the host's.

@@ -556,9 +556,9 @@ proptest! {
                             break;
                         };
                         prop_assert_eq!(&entry.to_bytes()[..0x3c], [id as u8; 0x3c]);
-                        let before = ring.ci();
+                        let before = ring.position();
                         ring.advance(entry);
-                        prop_assert_ne!(ring.ci(), before);
+                        prop_assert_ne!(ring.position(), before);
                     }
                 }
                 CqStep::Publish => {

@@ -301,30 +301,13 @@ pub(crate) trait Entry: Copy {
 pub(crate) struct Fields<E> {
     tail: TailWord,
     entry: E,
-    is_send: bool,
-}
-
-/// Whether a CQE with this tail is of a send that succeeded.
-#[inline(always)]
-pub(crate) fn is_send(tail: TailWord) -> bool {
-    tail.last().opcode() == Opcode::Requester as u8
 }
 
 impl<E: Entry> Fields<E> {
     /// Of a CQE, whose tail was read before.
     #[inline(always)]
-    pub(crate) fn new(tail: TailWord, entry: E) -> Self {
-        Self::of(is_send(tail), tail, entry)
-    }
-
-    /// The same where it is known already whether it [`is_send`].
-    #[inline(always)]
-    pub(crate) const fn of(is_send: bool, tail: TailWord, entry: E) -> Self {
-        Self {
-            tail,
-            entry,
-            is_send,
-        }
+    pub(crate) const fn new(tail: TailWord, entry: E) -> Self {
+        Self { tail, entry }
     }
 
     #[inline(always)]
@@ -347,7 +330,7 @@ impl<E: Entry> Fields<E> {
 
     #[inline(always)]
     pub(crate) fn is_send(&self) -> bool {
-        self.is_send
+        self.op() == Opcode::Requester as u8
     }
 
     #[inline]
@@ -489,23 +472,26 @@ impl<E: Entry> Fields<E> {
         if self.is_error() {
             return self.write_failed_wc(wr_id, to);
         }
-        // Each word is read once, and what comes of it written before the next one, which takes fewer registers.
-        to.wr_id = wr_id;
-        to.status = WcStatus::Success;
-        to.opcode = WcOpcode::OF_CQE[usize::from(self.op() & 0xf)];
-        to.byte_len = self.byte_len();
-        to.qp_num = self.qp_num();
+        // Each word is read once.
         let source = self.entry.word::<SourceWord>();
-        let grh = WcFlags::from_bits_retain(source.has_grh().into());
-        to.src_qp = Qpn::from_low_bits(source.rqpn());
-        to.flags = WcFlags::OF_RESPONDER[usize::from(self.op() & 7)] | grh;
-        to.sl = source.sl();
         let immediate = self.entry.word::<ImmediateWord>();
-        to.imm_data = immediate.immediate();
-        to.pkey_index = immediate.pkey_index();
-        to.slid = self.slid();
-        to.dlid_path_bits = self.dlid_path_bits();
-        (to.vendor_err, to.syndrome) = (0, 0);
+        let grh = WcFlags::from_bits_retain(source.has_grh().into());
+        *to = Wc {
+            wr_id,
+            status: WcStatus::Success,
+            opcode: WcOpcode::OF_CQE[usize::from(self.op() & 0xf)],
+            byte_len: self.byte_len(),
+            qp_num: self.qp_num(),
+            src_qp: Qpn::from_low_bits(source.rqpn()),
+            imm_data: immediate.immediate(),
+            flags: WcFlags::OF_RESPONDER[usize::from(self.op() & 7)] | grh,
+            pkey_index: immediate.pkey_index(),
+            slid: self.slid(),
+            sl: source.sl(),
+            dlid_path_bits: self.dlid_path_bits(),
+            vendor_err: 0,
+            syndrome: 0,
+        };
     }
 
     /// All fields of a completion that may be of a frame, which does not take the straight way.

@@ -43,7 +43,7 @@ impl<'c> Completion<'c> {
 impl Completion<'_> {
     #[inline(always)]
     fn fields(&self) -> Fields<Cqe> {
-        Fields::of(self.0.is_send, self.0.tail, self.0.cqe)
+        Fields::new(self.0.tail, self.0.cqe)
     }
 
     /// The work request's identifier.

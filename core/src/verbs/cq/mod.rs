@@ -40,6 +40,7 @@ use crate::device::dma_buffer::DmaBuffer;
 use crate::device::in_flight::SlotClass;
 use crate::device::{Device, TailIn};
 use crate::memory::arm::Arm;
+use crate::memory::cqe_ring::Position;
 use crate::memory::dma::DmaMemory;
 use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
@@ -183,8 +184,8 @@ enum Slow {
 /// Several polls for one update of the consumer index, which happens when this is dropped.
 pub struct Batch<'c, 'd, P: Platform> {
     cq: &'c mut Cq<'d, P>,
-    /// The consumer index when the batch began.
-    from: u32,
+    /// Where the ring was when the batch began.
+    from: Position,
 }
 
 impl<P: Platform> Batch<'_, '_, P> {
@@ -214,7 +215,10 @@ impl<P: Platform> Batch<'_, '_, P> {
         match ring.next(|current| handle(Completion::new(current))) {
             Ok(result) => Some(result),
             Err(Unusual::Nothing) => None,
-            Err(Unusual::Something) => self.cq.next_unusual(handle),
+            Err(Unusual::Something) => {
+                ring.next_slow();
+                ring.found.map(|found| handle(Completion::new(found)))
+            }
         }
     }
 }
@@ -244,10 +248,12 @@ impl<P: Platform> Batch<'_, '_, P> {
         match ring.next_by_kind(&mut *to, write_wc, write_wc) {
             Ok(()) => true,
             Err(Unusual::Nothing) => false,
-            Err(Unusual::Something) => self
-                .cq
-                .next_unusual(|completion| completion.write_any_wc(to))
-                .is_some(),
+            Err(Unusual::Something) => {
+                ring.next_slow();
+                ring.found
+                    .map(|found| Completion::new(found).write_any_wc(to))
+                    .is_some()
+            }
         }
     }
 
@@ -276,9 +282,8 @@ impl<P: Platform> Drop for Batch<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let ring = self.cq.ring.get_mut();
-        let ci = ring.ci();
-        if ci != self.from {
-            ring.publish(ci);
+        if ring.entries.position() != self.from {
+            ring.publish(ring.ci());
         }
     }
 }
@@ -324,15 +329,6 @@ impl<'d, P: Platform> Cq<'d, P> {
         Slow::Polled
     }
 
-    /// What a batch hands to `handle` the long way, out of the line of who polls, which is one of what is usual alone.
-    #[cold]
-    #[inline(never)]
-    fn next_unusual<R>(&mut self, handle: impl FnOnce(Completion<'_>) -> R) -> Option<R> {
-        let ring = self.ring.get_mut();
-        ring.next_slow();
-        ring.found.map(|found| handle(Completion::new(found)))
-    }
-
     #[cold]
     fn failure(&self) -> CqError {
         CqError::Failed {
@@ -350,7 +346,7 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.slot.pending_flags.load(Acquire) != 0 {
             self.process_pending_flags()?;
         }
-        let from = self.ring.get_mut().ci();
+        let from = self.ring.get_mut().entries.position();
         Ok(Batch { cq: self, from })
     }
 
@@ -366,7 +362,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     /// Goes on with a batch that was forgotten ([`core::mem::forget`]) rather than ended: nothing is done besides.
     #[inline(always)]
     pub fn resume_batch(&mut self) -> Batch<'_, 'd, P> {
-        let from = self.ring.get_mut().ci();
+        let from = self.ring.get_mut().entries.position();
         Batch { cq: self, from }
     }
 

@@ -10,7 +10,6 @@
 //! keep its memory: if a device reports a send in the receive CQ, or the reverse, the caller gets an identifier from
 //! the wrong CQ, and if both are polled at once it may get one twice.
 
-use core::hint::cold_path;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use bareverbs_firmware_cmds::cqe::mini::{MiniCqe, MiniFormat};
@@ -44,9 +43,6 @@ pub(crate) struct Current {
     pub(crate) wr_id: u64,
     /// Its last eight bytes, read once.
     pub(crate) tail: TailWord,
-    /// Whether it is of a send that succeeded: a constant where sends and receives are compiled apart, which the compiler does
-    /// not find out from the tail's bits.
-    pub(crate) is_send: bool,
 }
 
 /// What a ring has as the last QP before the first one. Its `qpn_tag` matches no QP.
@@ -93,7 +89,6 @@ macro_rules! next {
         let qp = match $ring.last_slot.live(tail.qpn()) {
             Some(qp) => qp,
             None => {
-                cold_path();
                 // The high byte of the user index dword is 0 for all that this driver creates.
                 let IndexWord(index) = cqe.word();
                 let Some(slot) = $ring.qps.get(index as usize) else {
@@ -115,24 +110,14 @@ macro_rules! next {
         if op == Opcode::Requester as u8 {
             if let Some(wr_id) = qp.complete_send(tail.wqe_counter()) {
                 $ring.entries.advance(cqe);
-                let $current = Current {
-                    cqe,
-                    wr_id,
-                    tail,
-                    is_send: true,
-                };
+                let $current = Current { cqe, wr_id, tail };
                 return Ok($send);
             }
         } else if op < Opcode::ResizeCq as u8
             && let Some(wr_id) = qp.complete_recv(tail.wqe_counter())
         {
             $ring.entries.advance(cqe);
-            let $current = Current {
-                cqe,
-                wr_id,
-                tail,
-                is_send: false,
-            };
+            let $current = Current { cqe, wr_id, tail };
             return Ok($recv);
         }
         Err(Unusual::Something)
@@ -344,7 +329,6 @@ impl<'d> Ring<'d> {
                         cqe: entry,
                         wr_id,
                         tail,
-                        is_send: wc::is_send(tail),
                     });
                     return;
                 }
