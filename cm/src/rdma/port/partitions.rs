@@ -81,8 +81,7 @@ pub(crate) struct To<'a> {
     pub(crate) qkey: u32,
 }
 
-/// One of them.
-/// In the order in which its parts have to be destroyed.
+/// The QP of a slot, with what it sends from; in the order in which the parts have to be destroyed.
 #[derive(Debug)]
 struct Sender<'d, P: Platform> {
     qp: GsiSource<'d, P>,

@@ -94,9 +94,9 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
 
 #[cfg(feature = "infiniband")]
 impl<'s, 'd, P: Platform, R> RdmaCm<'s, 'd, P, R> {
-    /// Lets messages of the CM go out in the partitions of their paths, as Linux's do, with as many QPs as there are slots, which
-    /// are created here. Without it they all go in the partition at index 0 of the port's table, of which Linux says `got
-    /// different BTH P_Key`.
+    /// Lets messages of the CM go out in the partitions of their paths, as Linux's do, with as many QPs as there are slots,
+    /// which are created here. Without it they all go in the partition at index 0 of the port's table, of which Linux says
+    /// `got different BTH P_Key`.
     ///
     /// A QP serves one partition at a time. With more partitions than QPs, the one that was not needed for longest makes way;
     /// while all have messages on their way, those of another partition are lost, as they could be on the wire, and repeated.

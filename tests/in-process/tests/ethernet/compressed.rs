@@ -13,7 +13,7 @@ use bareverbs_core::{
 };
 use connectx_model::Config as Card;
 
-use crate::forged::{Forger, lied_to};
+use crate::forged::{Forger, with_forger};
 use crate::lab::{MS, lab, lab_with};
 use crate::packets::{Packet, UDP, toeplitz};
 use crate::seam::Seam;
@@ -372,7 +372,7 @@ impl Liar {
 fn sessions_that_lie() {
     const SEED: u64 = 0x11e5;
     println!("seed {SEED:#x}");
-    lied_to(|forger, device| {
+    with_forger(|forger, device| {
         let pd = device.alloc_pd().unwrap();
         let mut totals = [0; 4];
         for round in 0..40 {

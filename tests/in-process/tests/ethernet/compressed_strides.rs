@@ -14,7 +14,7 @@ use bareverbs_core::{
 use connectx_model::Config as Card;
 
 use crate::compressed::sum;
-use crate::forged::lied_to;
+use crate::forged::with_forger;
 use crate::lab::{MS, lab, lab_with};
 use crate::packets::Packet;
 use crate::spread::Rule;
@@ -241,7 +241,7 @@ impl Liar {
 fn sessions_that_lie_about_strides() {
     const SEED: u64 = 0x57a1;
     println!("seed {SEED:#x}");
-    lied_to(|forger, device| {
+    with_forger(|forger, device| {
         let pd = device.alloc_pd().unwrap();
         let domain = device.alloc_ethernet_domain().unwrap();
         let init = StridingInit {

@@ -66,7 +66,7 @@ unsafe impl Platform for &Forger {
 
 /// A card whose completion queues the test writes. Nothing of the driver's is left afterwards, and the card has reached
 /// nothing else.
-pub(crate) fn lied_to(test: impl for<'a> FnOnce(&'a Forger, &Device<'_, &'a Forger>)) {
+pub(crate) fn with_forger(test: impl for<'a> FnOnce(&'a Forger, &Device<'_, &'a Forger>)) {
     let world = Builder::new()
         .function(Card::new(1))
         .function(Card::new(2))
@@ -115,7 +115,7 @@ fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
 
 #[test]
 fn nonsense_in_completion_queues() {
-    lied_to(|forger, device| {
+    with_forger(|forger, device| {
         let pd = device.alloc_pd().unwrap();
         let mut seed = 0x5eed;
         println!("seed {seed:#x}");
@@ -186,7 +186,7 @@ fn lie_to(forger: &Forger, mut queue: EthernetQueue<'_, &Forger>, seed: &mut u64
 /// nothing was said of before.
 #[test]
 fn nonsense_under_raw_packets() {
-    lied_to(|forger, device| {
+    with_forger(|forger, device| {
         let pd = device.alloc_pd().unwrap();
         let domain = device.alloc_ethernet_domain().unwrap();
         let mut seed = 0x5eee;
@@ -267,7 +267,7 @@ fn number_behind(shown: &str, name: &str) -> u32 {
 /// for, requests that were not posted. Frames lie in the buffer and do not overlap, whatever is said.
 #[test]
 fn nonsense_about_strides() {
-    lied_to(|forger, device| {
+    with_forger(|forger, device| {
         let pd = device.alloc_pd().unwrap();
         let domain = device.alloc_ethernet_domain().unwrap();
         let mut seed = 0x57;

@@ -41,7 +41,7 @@ enum Fate {
 }
 
 /// Rounds of drawn requests on drawn streams, of which some have a wrong key of the target or of the own memory, against what
-/// the manual says of each. Streams are revived and the initiator is started over at drawn times.
+/// has to become of each. Streams are revived and the initiator is started over at drawn times.
 fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize, streams: DciStreams) {
     let all = receiver(lab);
     let targets = [target(lab, &all), target(lab, &all)];
