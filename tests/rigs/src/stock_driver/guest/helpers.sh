@@ -42,6 +42,24 @@ listening_cm() {
     rdma resource show cm_id 2> /dev/null | grep -q 'state LISTEN'
 }
 
+# iperf3_both_ways ADDRESS: two megabytes and more from iperf3's client and to it, over one stream and four, each with as
+# many bytes received as sent. The client cancels its sending threads at the end, at any instruction: of a block of 128 KiB
+# that a thread has sent, its count may be lost, one for each stream.
+iperf3_both_ways() {
+    for options in '' '-R' '-P 4' '-R -P 4'; do
+        case $options in *-R*) uncounted=0 ;; *4) uncounted=4 ;; *) uncounted=1 ;; esac
+        iperf3 -c "$1" -J -n 2M $options > /run/counts || { cat /run/counts; return 1; }
+        awk -v "uncounted=$uncounted" '
+            /"sum_(sent|received)"/ { sum = $1 }
+            sum && /"bytes"/ { gsub(/[^0-9]/, ""); bytes[sum ~ /sent/] = $0 + 0; sum = "" }
+            END {
+                printf "%d sent, %d received\n", bytes[1], bytes[0]
+                lost = bytes[0] - bytes[1]
+                exit !(bytes[1] >= 2097152 && lost >= 0 && lost <= uncounted * 131072)
+            }' /run/counts || return
+    done
+}
+
 # host EVENT...: asks the host that runs this machine to do something to the card.
 host() {
     echo "@@ host $*" > /dev/console
