@@ -414,11 +414,21 @@ impl Wqe<'_> {
         unsafe { self.place_at::<AT>().cast::<[u64; N]>().write(words) };
     }
 
-    /// Writes a data segment at byte `AT`.
+    /// Whether byte `AT`, of the first two blocks, lies before the ring's end.
+    #[inline(always)]
+    pub(crate) fn reaches<const AT: usize>(self) -> bool {
+        const { assert!(AT < 2 * BLOCK) };
+        AT < BLOCK || self.offset != self.ring.mask()
+    }
+
+    /// Writes a data segment at byte `AT`, which the WQE [reaches](Self::reaches).
     #[inline(always)]
     pub(crate) fn put_data_at<const AT: usize>(self, sge: &Sge) {
-        // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
-        unsafe { put_data(self.place_at::<AT>().as_ptr(), sge) };
+        const { assert!(AT.is_multiple_of(SEGMENT_UNIT)) };
+        debug_assert!(self.reaches::<AT>());
+        // SAFETY: a segment of the first block, or of one behind it that the ring has, as the caller has seen; it is the host's
+        // to write (`SendRing::new`).
+        unsafe { put_data(self.first.add(AT).as_ptr(), sge) };
     }
 
     /// Writes a data segment at byte `at`, rounded down to a segment.

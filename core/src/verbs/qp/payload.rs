@@ -109,11 +109,13 @@ impl Payload for Sge {
         Self::new(addr, rest as u32, LKey((rest >> 32) as u32))
     }
 
-    /// Not without bytes: a length of 0 means 2 GiB to the device.
+    /// Not without bytes: a length of 0 means 2 GiB to the device. And not around the ring's end.
     #[inline(always)]
-    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, wqe: Wqe<'_>) -> bool {
         // The WQE of a connection is always large enough for one entry, whatever was asked for.
-        (T::CONNECTED || max_sge != 0) && (key_and_length(&self) as u32).cast_signed() > 0
+        (T::CONNECTED || max_sge != 0)
+            && (key_and_length(&self) as u32).cast_signed() > 0
+            && wqe.reaches::<AT>()
     }
 
     #[inline(always)]
@@ -134,10 +136,7 @@ impl Payload for Sge {
     }
 
     fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        match self.length {
-            0 => (AT / 16) as u32,
-            _ => self.write_usual::<AT>(wqe),
-        }
+        (&[self]).write::<AT>(wqe)
     }
 }
 
