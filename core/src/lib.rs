@@ -132,8 +132,8 @@
 //! | commands | 1 to 31 in flight, MANAGE_PAGES on a separate slot, deadlines, messages of up to 16 MiB, trace in `mlx5_core`'s form (log target `mlx5_cmd`) | DEVX uids |
 //! | events | one event queue for everything or several for completions, polled or by interrupt; all events of `ibv_get_async_event` | |
 //! | port | state, MTU, rate, GUIDs, MAC, P_Keys, GID table with VLANs, link up and down, counters, flow control, priorities, congestion control, modules, temperature | |
-//! | verbs | PD, MR by translation list, CQ, QP (RC, UC, UD, GSI, XRC), SRQ, XRC domains and SRQs, AH, memory windows, indirect keys, device memory, null and zero-based regions: see the modules | DC, on-demand paging, raw packet QPs |
-//! | Ethernet | a send and a receive queue of whole frames, steering by address (own, broadcast, multicast, everything), checksums, MTU; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | several queues, spreading by hash, segmentation, steering by other headers, VLAN stripping |
+//! | verbs | PD, MR by translation list, CQ (entries compressed or of 128 bytes, time stamps), QP (RC, UC, UD, GSI, XRC, raw packets, dynamic connections), SRQ, XRC domains and SRQs, AH, memory windows, indirect keys, device memory, null and zero-based regions: see the modules | on-demand paging |
+//! | Ethernet | queues of whole frames, alone or many with spreading by hash; steering by headers of layers 2 to 4, with counters; checksums and large sends, also in tunnels; VLAN tags put in and taken out; striding receives, several packets in one request; forwarding between two ports; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | flow tables of frames that are sent |
 #![no_std]
 
 pub mod conformance;
