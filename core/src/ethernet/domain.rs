@@ -124,6 +124,12 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         self.limits.checksums.contains(EthernetSendFlags::OUTER)
     }
 
+    /// Whether the card takes VLAN tags out of what it receives.
+    #[must_use]
+    pub fn has_vlan_strip(&self) -> bool {
+        self.limits.vlan_strip
+    }
+
     /// Creates a send queue and a receive queue. Nothing is received before a rule sends frames there.
     ///
     /// # Errors

@@ -171,7 +171,7 @@ pub(super) fn move_sq<P: Platform>(
     device.execute_no_output(&command)
 }
 
-/// Moves a receive queue from state to state.
+/// Moves a receive queue from state to state. Tags stay in the frames, unless [`strip_vlan`] says otherwise.
 pub(super) fn move_rq<P: Platform>(
     device: &Device<'_, P>,
     rqn: u32,
@@ -181,6 +181,24 @@ pub(super) fn move_rq<P: Platform>(
     let mut command = ModifyRqIn::new();
     command.set_rqn(rqn).set_rq_state(from);
     command.ctx_mut().set_state(to).set_vsd(true);
+    device.execute_no_output(&command)
+}
+
+/// Has a receive queue that is ready, or gets ready from this state, take VLAN tags out or leave them in.
+pub(super) fn strip_vlan<P: Platform>(
+    device: &Device<'_, P>,
+    rqn: u32,
+    from: u8,
+    strip: bool,
+) -> Result<(), CommandError> {
+    /// `MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_VSD`.
+    const VSD: u64 = 1 << 1;
+    let mut command = ModifyRqIn::new();
+    command
+        .set_rqn(rqn)
+        .set_rq_state(from)
+        .set_modify_bitmask(VSD);
+    command.ctx_mut().set_state(state::READY).set_vsd(!strip);
     device.execute_no_output(&command)
 }
 

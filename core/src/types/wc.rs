@@ -421,6 +421,11 @@ impl<E: Entry> Fields<E> {
         }
     }
 
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        let headers = self.entry.word::<HeadersWord>();
+        (self.op() == FRAME && headers.vlan()).then(|| headers.vlan_info())
+    }
+
     /// RoCE: which header came.
     #[inline]
     pub(crate) fn network_header(&self) -> NetworkHeader {

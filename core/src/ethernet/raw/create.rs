@@ -277,6 +277,9 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             heads: arrays.heads,
             sq_sig_all: init.sq_sig_all,
             port: 1,
+            vlan_cap: limits.vlan_strip,
+            strip_vlan: false,
+            strips_vlan: false,
             swapped: false,
             gone: false,
         };

@@ -13,6 +13,8 @@
 //! | [`SendFlags::IP_CSUM`](crate::SendFlags::IP_CSUM) | `IBV_SEND_IP_CSUM` |
 //! | [`WcFlags::IP_CSUM_OK`](crate::WcFlags::IP_CSUM_OK) | `IBV_WC_IP_CSUM_OK` |
 //! | [`Completion::flow_tag`](crate::cq::Completion::flow_tag) | `ibv_wc_read_flow_tag` |
+//! | [`RawPacketQp::set_vlan_strip`] | `IBV_QP_CREATE_CVLAN_STRIPPING`, `IBV_WQ_FLAGS_CVLAN_STRIPPING` |
+//! | [`Completion::vlan`](crate::cq::Completion::vlan) | `ibv_wc_read_cvlan` |
 //! | [`FlowTable::create_flow`](super::FlowTable::create_flow) | `ibv_create_flow` |
 //!
 //! Underneath it is what Linux's `mlx5_ib` makes of the type (`create_raw_packet_qp`): a TIS and a send queue, a receive

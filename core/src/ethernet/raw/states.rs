@@ -7,8 +7,10 @@ use core::sync::atomic::Ordering::{AcqRel, Release};
 use bareverbs_firmware_cmds::rq::QueryRqIn;
 use bareverbs_firmware_cmds::sq::QuerySqIn;
 
-use crate::ethernet::objects::{move_rq, move_sq, state};
+use crate::ethernet::error::EthernetError;
+use crate::ethernet::objects::{move_rq, move_sq, state, strip_vlan};
 use crate::ethernet::raw::RawPacketQp;
+use crate::ethernet::raw::error::RawPacketError;
 use crate::ethernet::raw::object::RawObject;
 use crate::memory::slots::{DEAD, error_flags};
 use crate::platform::Platform;
@@ -79,6 +81,32 @@ impl<P: Platform> RawPacketQp<'_, P> {
         Ok(())
     }
 
+    /// Has the device take VLAN tags out of the frames that come from now on, or leave them in, as at first:
+    /// `IBV_QP_CREATE_CVLAN_STRIPPING`, and `ibv_modify_wq` with `IBV_WQ_FLAGS_CVLAN_STRIPPING`. The tag is
+    /// [with the completion](crate::cq::Completion::vlan) then. In RESET and ERR it is kept for when frames come again.
+    ///
+    /// # Errors
+    /// [`RawPacketError::NoReceiveQueue`]; a card that cannot (`vlan_cap`); or if the firmware refuses.
+    pub fn set_vlan_strip(&mut self, strip: bool) -> Result<(), RawPacketError> {
+        if self.object.rq.is_none() {
+            return Err(RawPacketError::NoReceiveQueue);
+        }
+        if strip && !self.object.vlan_cap {
+            return Err(RawPacketError::Ethernet(EthernetError::Unsupported {
+                what: "VLAN tags taken out (vlan_cap)",
+            }));
+        }
+        let before = core::mem::replace(&mut self.object.strip_vlan, strip);
+        if !matches!(self.object.known_state(), QpState::Reset | QpState::Err) {
+            let set = self.object.set_vlan_strip(state::READY);
+            if set.is_err() {
+                self.object.strip_vlan = before;
+            }
+            set?;
+        }
+        Ok(())
+    }
+
     /// Asks the firmware for the state of its queues: `ibv_query_qp`. The state is recorded, too.
     ///
     /// # Errors
@@ -139,6 +167,20 @@ impl<P: Platform> RawObject<'_, P> {
         }
     }
 
+    /// Says to the receive queue, which gets ready from this state if it is not, what to do with tags.
+    fn set_vlan_strip(&mut self, from: u8) -> Result<(), CommandError> {
+        if let Some(rq) = self
+            .rq
+            .as_ref()
+            .filter(|_| self.strip_vlan != self.strips_vlan)
+        {
+            strip_vlan(self.device, rq.number(), from, self.strip_vlan)?;
+            self.strips_vlan = self.strip_vlan;
+            return Ok(());
+        }
+        self.move_rq(from, state::READY)
+    }
+
     fn move_sq(&self, from: u8, to: u8) -> Result<(), CommandError> {
         match self.sq.as_ref().filter(|_| from != to) {
             Some(sq) => move_sq(self.device, sq.number(), from, to),
@@ -157,7 +199,7 @@ impl<P: Platform> RawObject<'_, P> {
             (_, QpState::Err) => self.stop(&[state::ERROR])?,
             (QpState::Reset, QpState::Init) => {
                 self.slot.qpn_tag.store(self.qpn.number(), Release);
-                self.move_rq(state::RESET, state::READY)?;
+                self.set_vlan_strip(state::RESET)?;
             }
             (QpState::Rtr, QpState::Rts) => self.move_sq(state::RESET, state::READY)?,
             _ => {}

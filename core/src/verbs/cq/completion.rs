@@ -152,6 +152,13 @@ impl Completion<'_> {
         self.fields().flow_tag()
     }
 
+    /// The VLAN tag (its TCI) that the device has taken out of a frame,
+    /// [if it was asked to](crate::RawPacketQp::set_vlan_strip): `ibv_wc_read_cvlan`.
+    #[must_use]
+    pub fn vlan(&self) -> Option<u16> {
+        self.fields().vlan()
+    }
+
     /// Source LID (InfiniBand).
     #[must_use]
     #[inline]

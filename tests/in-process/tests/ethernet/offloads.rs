@@ -4,8 +4,8 @@
 use core::num::NonZeroU16;
 
 use bareverbs_core::{
-    Access, EthernetError, EthernetInit, EthernetOffload, EthernetSendError, EthernetSendFlags,
-    Sge, VXLAN_PORT,
+    Access, CqInit, EthernetError, EthernetInit, EthernetOffload, EthernetSendError,
+    EthernetSendFlags, QpInitAttr, RawPacketError, Sge, VXLAN_PORT,
 };
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -336,6 +336,16 @@ fn what_the_card_lacks_is_refused_by_name() {
         };
         let refused = lab.sides[1].pd.create_ethernet_queue(&stripping).err();
         let Some(EthernetError::Unsupported { what }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(what.contains("vlan_cap"));
+        let cq = lab.sides[1].device.create_cq(CqInit::new(8)).unwrap();
+        let domain = lab.sides[1].device.alloc_ethernet_domain().unwrap();
+        let mut init = QpInitAttr::new(&cq, 4);
+        let mut raw = domain.create_raw_packet_qp(&lab.sides[1].pd, &mut init);
+        let refused = raw.as_mut().unwrap().set_vlan_strip(true);
+        assert!(!domain.has_vlan_strip());
+        let Err(RawPacketError::Ethernet(EthernetError::Unsupported { what })) = refused else {
             panic!("{refused:?}");
         };
         assert!(what.contains("vlan_cap"));

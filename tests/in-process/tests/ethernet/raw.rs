@@ -142,8 +142,20 @@ fn frames_beside_messages() {
         let tagged = flows
             .create_flow(to.target().unwrap(), &FlowAttr::normal(&tagged))
             .unwrap();
-        let mut sums = 0;
+        let (mut sums, mut strips, mut tags) = (0, false, 0);
         for step in 0..400_u64 {
+            if random.below(10) == 0 {
+                strips = random.below(2) == 0;
+                // While frames can come, or for when they come again.
+                let again = random.below(3) == 0;
+                if again {
+                    to.modify(&attr(QpState::Reset), QpAttrMask::STATE).unwrap();
+                }
+                to.set_vlan_strip(strips).unwrap();
+                if again {
+                    to.bring_to_rts().unwrap();
+                }
+            }
             if random.below(3) == 0 {
                 let len = 1 + random.below(500);
                 a.fill(40_000, len, step);
@@ -177,15 +189,20 @@ fn frames_beside_messages() {
             to.recv_queue().post(step, &sges).unwrap();
             post(&mut random, &mut from, &a, step, &wanted, flags);
             let completion = loop {
-                if let Some(completion) = b.cq.poll().unwrap() {
-                    break (completion.to_wc(), completion.flow_tag());
+                if let Some(found) = b.cq.poll().unwrap() {
+                    break (found.to_wc(), found.flow_tag(), found.vlan());
                 }
                 lab.pause(MS);
             };
             let wc = ok(completion.0, step, WcOpcode::Recv);
             assert_eq!(completion.1, if special { qpn } else { 0 });
+            assert_eq!(completion.2, packet.vlan.filter(|_| strips));
             assert_eq!(wc.qp_num, to.qpn());
-            let wanted = padded(wanted);
+            let mut wanted = padded(wanted);
+            if strips && packet.vlan.take().is_some() {
+                tags += 1;
+                wanted.drain(12..16);
+            }
             let mut got = vec![0; wc.byte_len as usize];
             assert_eq!(got.len(), wanted.len(), "step {step}");
             let (head, tail) = got.split_at_mut(first.min(wanted.len()));
@@ -206,7 +223,7 @@ fn frames_beside_messages() {
             let wc = ok(lab.wait(&mut a.cq), step, WcOpcode::Send);
             assert_eq!(wc.qp_num, from.qpn());
         }
-        assert!(sums > 50);
+        assert!(sums > 50 && tags > 20, "{sums} {tags}");
         assert_eq!(
             (a.cq.garbage_completions(), b.cq.garbage_completions()),
             (0, 0)
