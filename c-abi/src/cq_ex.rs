@@ -11,7 +11,7 @@ use bareverbs_node::verbs::{Completion, CompletionKind, Cq, CqInit};
 
 use crate::abi::numbers::{
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-    IBV_WC_EX_WITH_FLOW_TAG, IBV_WC_STANDARD_FLAGS,
+    IBV_WC_EX_WITH_CVLAN, IBV_WC_EX_WITH_FLOW_TAG, IBV_WC_STANDARD_FLAGS,
 };
 use crate::abi::objects::{ibv_context, ibv_cq_init_attr_ex};
 use crate::abi::requests::{ibv_cq_ex, ibv_poll_cq_attr};
@@ -45,11 +45,12 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
         const TIMES: u64 =
             IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+        const ALWAYS: u64 = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
         // SAFETY: the caller's promise.
         let hca = unsafe { self::context(context) }?.hca;
         let supported = match hca.device.clock_khz() {
-            Some(_) => IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_FLOW_TAG | TIMES,
-            None => IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_FLOW_TAG,
+            Some(_) => ALWAYS | TIMES,
+            None => ALWAYS,
         };
         if attr.comp_mask & !MASK_FLAGS != 0 || attr.wc_flags & !supported != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -82,6 +83,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         ex.read_slid = Some(read_slid);
         ex.read_sl = Some(read_sl);
         ex.read_dlid_path_bits = Some(read_dlid_path_bits);
+        ex.read_cvlan = Some(read_cvlan);
         ex.read_flow_tag = Some(read_flow_tag);
         ex.read_completion_ts = Some(read_completion_ts);
         ex.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
@@ -323,6 +325,7 @@ fields! {
     read_wc_flags: c_uint = |found| of_recv(found, || found.flags().bits());
     read_slid: u32 = |found| of_recv(found, || found.slid().into());
     read_sl: u8 = |found| of_recv(found, || found.sl());
+    read_cvlan: u16 = |found| of_recv(found, || found.vlan().unwrap_or(0));
     read_flow_tag: u32 = |found| of_recv(found, || found.flow_tag());
 }
 

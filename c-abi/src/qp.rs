@@ -161,6 +161,8 @@ pub(crate) struct Recipe {
     pub(crate) pd: *mut ibv_pd,
     pub(crate) xrcd: *mut crate::abi::objects::ibv_xrcd,
     pub(crate) send_ops: Option<u64>,
+    /// VLAN tags are taken out of the frames that a raw packet QP receives.
+    pub(crate) strip_vlan: bool,
 }
 
 impl QpObject {
@@ -181,7 +183,16 @@ impl QpObject {
             cap.max_inline_data = cap.max_inline_data.max(MwBind::SPACE);
         }
         // SAFETY: the caller's promise.
-        let qp = unsafe { any_qp(context, recipe.pd, recipe.xrcd, attr, &mut cap) }?;
+        let qp = unsafe {
+            any_qp(
+                context,
+                recipe.pd,
+                recipe.xrcd,
+                attr,
+                &mut cap,
+                recipe.strip_vlan,
+            )
+        }?;
         attr.cap = to_cap(&cap);
         Ok(Self::new(hca, qp, recipe))
     }
@@ -343,6 +354,7 @@ unsafe fn any_qp(
     xrcd: *mut crate::abi::objects::ibv_xrcd,
     attr: &ibv_qp_init_attr,
     cap: &mut QpCap,
+    strip_vlan: bool,
 ) -> Result<AnyQp> {
     if attr.qp_type == IBV_QPT_XRC_RECV {
         // SAFETY: the caller's promise.
@@ -381,7 +393,10 @@ unsafe fn any_qp(
                 sq_sig_all,
             };
             let domain = context.frames.domain(context.hca.device)?;
-            let qp = RawQp::create(pd, domain, &mut init)?;
+            let mut qp = RawQp::create(pd, domain, &mut init)?;
+            if strip_vlan && init.cap.max_recv_wr != 0 {
+                qp.qp.set_vlan_strip(true)?;
+            }
             *cap = init.cap;
             Ok(AnyQp::Raw(qp))
         }
@@ -459,6 +474,7 @@ pub unsafe extern "C" fn ibv_create_qp(
             pd,
             xrcd: std::ptr::null_mut(),
             send_ops: None,
+            strip_vlan: false,
         };
         // SAFETY: the caller's promise.
         let object = unsafe { QpObject::create(&mut recipe) }?;
@@ -486,11 +502,17 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
         let has = |flag: u32| attr.comp_mask & flag != 0;
         if attr.comp_mask & !KNOWN != 0
-            || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+            || has(IBV_QP_INIT_ATTR_CREATE_FLAGS)
+                && attr.create_flags & !IBV_QP_CREATE_CVLAN_STRIPPING != 0
         {
             return Err(Errno::EOPNOTSUPP);
         }
+        let strip_vlan = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0;
         let hashes = has(IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE);
+        if strip_vlan && (hashes || attr.qp_type != IBV_QPT_RAW_PACKET) {
+            // Of QPs that hash, the receive queues have the flag.
+            return Err(Errno::EOPNOTSUPP);
+        }
         let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
         if send_ops.is_some_and(|ops| !wr::has_operations(attr.qp_type, ops)) {
             return Err(Errno::EOPNOTSUPP);
@@ -517,6 +539,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
                 std::ptr::null_mut()
             },
             send_ops,
+            strip_vlan,
         };
         if hashes {
             // It has no queue to post to.

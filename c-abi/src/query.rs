@@ -267,6 +267,9 @@ fn packets(context: &ContextObject, found: &mut ibv_device_attr_ex) {
     if domain.has_checksums() {
         found.raw_packet_caps |= IBV_RAW_PACKET_CAP_IP_CSUM;
     }
+    if domain.has_vlan_strip() {
+        found.raw_packet_caps |= IBV_RAW_PACKET_CAP_CVLAN_STRIPPING;
+    }
     found.max_wq_type_rq = 1 << caps.hca.log_max_rq();
     let table = domain.max_indirection_table();
     if table != 0 {

@@ -81,7 +81,15 @@ unsafe fn wq<'a>(wq: *mut ibv_wq) -> Result<&'a WqObject> {
     unsafe { wq.cast::<WqObject>().as_ref() }.ok_or(Errno::EINVAL)
 }
 
-/// `ibv_create_wq`, from the table of functions. Tags of VLANs stay in the frames.
+/// Whether these flags are known, and ask for VLAN tags to be taken out.
+fn strips(flags: u32) -> Result<bool> {
+    match flags & !IBV_WQ_FLAGS_CVLAN_STRIPPING {
+        0 => Ok(flags != 0),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// `ibv_create_wq`, from the table of functions. Of the flags, that for VLAN tags is known.
 ///
 /// # Safety
 /// The context is open, and the objects in `init` were created here.
@@ -98,9 +106,10 @@ pub(crate) unsafe extern "C" fn create_wq(
         {
             return Err(Errno::EINVAL);
         }
-        if attr.comp_mask & IBV_WQ_INIT_ATTR_FLAGS != 0 && attr.create_flags != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let strip_vlan = match attr.comp_mask & IBV_WQ_INIT_ATTR_FLAGS {
+            0 => false,
+            _ => strips(attr.create_flags)?,
+        };
         // SAFETY: the caller's promise.
         let (pd, cq) = unsafe { (pd(attr.pd)?, cq(attr.cq)?.handle()?) };
         let mut handles = QpInitHandles {
@@ -115,7 +124,8 @@ pub(crate) unsafe extern "C" fn create_wq(
             sq_sig_all: false,
         };
         let domain = context.frames.domain(context.hca.device)?;
-        let queue = domain.create_work_queue_by_handles(&pd.pd, &mut handles)?;
+        let mut queue = domain.create_work_queue_by_handles(&pd.pd, &mut handles)?;
+        queue.set_vlan_strip(strip_vlan)?;
         let number = queue.receive_number()?.number();
         (attr.max_wr, attr.max_sge) = (handles.cap.max_recv_wr, handles.cap.max_recv_sge);
         // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
@@ -163,26 +173,34 @@ pub(crate) unsafe extern "C" fn modify_wq(of: *mut ibv_wq, attr: *mut ibv_wq_att
         if attr.attr_mask == 0 || attr.attr_mask & !KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
-        if has(IBV_WQ_ATTR_FLAGS) && attr.flags_mask != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let strip_vlan = match has(IBV_WQ_ATTR_FLAGS) && strips(attr.flags_mask)? {
+            true => Some(strips(attr.flags & attr.flags_mask)?),
+            false => None,
+        };
         let mut queue = object.queue.lock();
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
         let now = queue.state();
         if has(IBV_WQ_ATTR_CURR_STATE) && state(attr.curr_wq_state)? != now {
             return Err(Errno::EINVAL);
         }
-        if !has(IBV_WQ_ATTR_STATE) {
-            return Ok(());
+        let to = match has(IBV_WQ_ATTR_STATE) {
+            true => state(attr.wq_state)?,
+            false => now,
+        };
+        if matches!(
+            (now, to),
+            (QpState::Err, QpState::Init) | (QpState::Reset, QpState::Err)
+        ) {
+            // Only RESET leads to RDY, and RDY to ERR.
+            return Err(Errno::EINVAL);
         }
-        let to = state(attr.wq_state)?;
+        if let Some(strip) = strip_vlan {
+            queue.set_vlan_strip(strip)?;
+        }
         if to != now {
             let mut mask = QpAttrMask::STATE;
-            match (now, to) {
-                (QpState::Reset, QpState::Init) => mask |= QpAttrMask::PORT,
-                // Only RESET leads there.
-                (_, QpState::Init) | (QpState::Reset, _) => return Err(Errno::EINVAL),
-                _ => {}
+            if to == QpState::Init {
+                mask |= QpAttrMask::PORT;
             }
             let attr = QpAttr {
                 qp_state: to,
@@ -190,8 +208,10 @@ pub(crate) unsafe extern "C" fn modify_wq(of: *mut ibv_wq, attr: *mut ibv_wq_att
             };
             queue.modify(&attr, mask)?;
         }
-        // SAFETY: the field is for the program's eyes, which looks without a lock as it does with libibverbs.
-        unsafe { (&raw mut (*of).state).write_volatile(attr.wq_state) };
+        if has(IBV_WQ_ATTR_STATE) {
+            // SAFETY: the field is for the program's eyes, which looks without a lock as it does with libibverbs.
+            unsafe { (&raw mut (*of).state).write_volatile(attr.wq_state) };
+        }
         Ok(())
     })
 }

@@ -33,6 +33,7 @@ pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 pub const IBV_DEVICE_RAW_IP_CSUM: c_uint = 1 << 26;
 pub const IBV_DEVICE_MANAGED_FLOW_STEERING: c_uint = 1 << 29;
 
+pub const IBV_RAW_PACKET_CAP_CVLAN_STRIPPING: u32 = 1 << 0;
 pub const IBV_RAW_PACKET_CAP_IP_CSUM: u32 = 1 << 2;
 
 pub const IBV_MW_TYPE_1: c_int = 1;
@@ -62,8 +63,10 @@ pub const IBV_QP_INIT_ATTR_IND_TABLE: u32 = 1 << 4;
 pub const IBV_QP_INIT_ATTR_RX_HASH: u32 = 1 << 5;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
+pub const IBV_QP_CREATE_CVLAN_STRIPPING: u32 = 1 << 9;
 pub const IBV_WQT_RQ: c_int = 0;
 pub const IBV_WQ_INIT_ATTR_FLAGS: u32 = 1 << 0;
+pub const IBV_WQ_FLAGS_CVLAN_STRIPPING: u32 = 1 << 0;
 pub const IBV_WQS_RESET: c_int = 0;
 pub const IBV_WQS_RDY: c_int = 1;
 pub const IBV_WQS_ERR: c_int = 2;
@@ -143,6 +146,7 @@ pub const IBV_WC_RECV: c_int = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
 
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub const IBV_WC_EX_WITH_CVLAN: u64 = 1 << 8;
 pub const IBV_WC_EX_WITH_FLOW_TAG: u64 = 1 << 9;
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
 /// The fields of completions that `create_cq_ex` can be asked for and that each device has: all before the timestamp.

@@ -55,7 +55,8 @@ static void open_side(struct side *side)
 {
 	side->context = open_first();
 	CHECK((side->pd = ibv_alloc_pd(side->context)));
-	struct ibv_cq_init_attr_ex init = { .cqe = 512, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_FLOW_TAG };
+	struct ibv_cq_init_attr_ex init = { .cqe = 512, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	init.wc_flags |= IBV_WC_EX_WITH_FLOW_TAG | IBV_WC_EX_WITH_CVLAN;
 	CHECK((side->cq = ibv_create_cq_ex(side->context, &init)));
 	CHECK((side->mr = ibv_reg_mr(side->pd, side->memory, sizeof side->memory, IBV_ACCESS_LOCAL_WRITE)));
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(side->cq);
@@ -87,6 +88,7 @@ static void close_side(struct side *side)
 /* A completion; which queue it is of. */
 struct found {
 	uint32_t number, length, tag;
+	uint16_t vlan;
 	unsigned flags;
 };
 
@@ -102,6 +104,7 @@ static int take(struct side *side, struct found *found)
 	found->number = ibv_wc_read_qp_num(side->cq);
 	found->length = ibv_wc_read_byte_len(side->cq);
 	found->tag = ibv_wc_read_flow_tag(side->cq);
+	found->vlan = ibv_wc_read_cvlan(side->cq);
 	found->flags = ibv_wc_read_wc_flags(side->cq);
 	ibv_end_poll(side->cq);
 	return 1;
@@ -115,15 +118,25 @@ static struct found wait_for(struct side *side)
 	return found;
 }
 
-/* Sends a frame of UDP to the group; the device fills in the checksums. */
-static void send_frame(struct side *side, const uint8_t from[4], const uint8_t to[4])
+/* What the tag of a VLAN says, of the frames that have one. */
+#define VLAN 0x6007
+
+/* Sends a frame of UDP to the group, with a tag if it should; the device fills in the checksums. */
+static void send_frame(struct side *side, const uint8_t from[4], const uint8_t to[4], int tagged)
 {
 	uint8_t *frame = side->memory;
 	memset(frame, 0, FRAME);
 	memcpy(frame, group, 6);
 	frame[6] = 0x02;
-	frame[12] = 0x08;
-	uint8_t *ip = frame + 14;
+	uint8_t *type = frame + 12;
+	if (tagged) {
+		type[0] = 0x81;
+		type[2] = VLAN >> 8;
+		type[3] = VLAN & 0xff;
+		type += 4;
+	}
+	type[0] = 0x08;
+	uint8_t *ip = type + 2;
 	ip[0] = 0x45;
 	ip[3] = FRAME - 14;
 	ip[8] = 64;
@@ -134,7 +147,8 @@ static void send_frame(struct side *side, const uint8_t from[4], const uint8_t t
 	udp[1] = 9;
 	udp[3] = 9;
 	udp[5] = FRAME - 34;
-	struct ibv_sge sge = { .addr = (uintptr_t)frame, .length = FRAME, .lkey = side->mr->lkey };
+	uint32_t length = FRAME + 4 * !!tagged;
+	struct ibv_sge sge = { .addr = (uintptr_t)frame, .length = length, .lkey = side->mr->lkey };
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
@@ -162,6 +176,7 @@ static void capabilities(struct ibv_context *context)
 	CHECK(device.rss_caps.rx_hash_fields_mask == 0xff);
 	CHECK(device.max_wq_type_rq >= QUEUES);
 	CHECK(device.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM);
+	CHECK(device.raw_packet_caps & IBV_RAW_PACKET_CAP_CVLAN_STRIPPING);
 	CHECK(device.device_cap_flags_ex & IBV_DEVICE_RAW_IP_CSUM);
 }
 
@@ -188,6 +203,9 @@ static void work_queues(struct side *side)
 	CHECK(!ibv_create_wq(side->context, &other));
 	for (int i = 0; i < QUEUES; i++) {
 		other = init;
+		/* Half of them take tags out from the beginning; the others are told to. */
+		other.comp_mask = IBV_WQ_INIT_ATTR_FLAGS;
+		other.create_flags = i % 2 ? IBV_WQ_FLAGS_CVLAN_STRIPPING : 0;
 		CHECK((queues[i] = ibv_create_wq(side->context, &other)));
 		CHECK(other.max_wr >= RECEIVES && other.max_sge >= 1);
 		CHECK(queues[i]->state == IBV_WQS_RESET && queues[i]->wq_num);
@@ -197,7 +215,7 @@ static void work_queues(struct side *side)
 		attr.curr_wq_state = IBV_WQS_ERR;
 		CHECK(ibv_modify_wq(queues[i], &attr) == EINVAL);
 		attr.attr_mask = IBV_WQ_ATTR_FLAGS;
-		attr.flags = attr.flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING;
+		attr.flags = attr.flags_mask = IBV_WQ_FLAGS_SCATTER_FCS;
 		CHECK(ibv_modify_wq(queues[i], &attr) == EOPNOTSUPP);
 		/* There and back. */
 		attr.attr_mask = IBV_WQ_ATTR_STATE;
@@ -209,6 +227,9 @@ static void work_queues(struct side *side)
 		}
 		attr.wq_state = IBV_WQS_UNKNOWN;
 		CHECK(ibv_modify_wq(queues[i], &attr) == EINVAL);
+		attr.attr_mask = IBV_WQ_ATTR_FLAGS;
+		attr.flags = attr.flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING;
+		CHECK(i % 2 || !ibv_modify_wq(queues[i], &attr));
 		for (int j = 0; j < RECEIVES; j++) {
 			struct ibv_sge sge;
 			struct ibv_recv_wr *bad, wr = receive(side, &sge);
@@ -270,9 +291,11 @@ static struct ibv_flow *rule(struct ibv_qp *qp, uint32_t tag, struct ibv_counter
 /* Sends from one side to the other, and says which queue a frame came to. */
 static int spread(struct side *from, struct side *to, const uint8_t source[4], const uint8_t destination[4], uint32_t tag)
 {
-	send_frame(from, source, destination);
+	/* All queues take tags out. */
+	int tagged = destination[3] & 1;
+	send_frame(from, source, destination, tagged);
 	struct found found = wait_for(to);
-	CHECK(found.length == FRAME && found.tag == tag);
+	CHECK(found.length == FRAME && found.tag == tag && found.vlan == (tagged ? VLAN : 0));
 	CHECK(found.flags & IBV_WC_IP_CSUM_OK);
 	for (int i = 0; i < QUEUES; i++) {
 		if (found.number == queues[i]->wq_num) {
@@ -384,14 +407,14 @@ static void counted(struct side *from, struct side *to)
 		struct ibv_recv_wr *bad, wr = receive(to, &sge);
 		CHECK(!ibv_post_recv(to->qp, &wr, &bad));
 		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
-		send_frame(from, source, destination);
+		send_frame(from, source, destination, 0);
 		struct found found = wait_for(to);
 		CHECK(found.number == to->qp->qp_num && found.tag == 7 && found.length == FRAME);
 		/* What a context sends does not come to its own queues. It has passed by the rule. */
 		if (i == 4) {
 			CHECK(!ibv_post_recv(to->qp, &wr, &bad));
-			send_frame(to, source, destination);
-			send_frame(from, source, destination);
+			send_frame(to, source, destination, 0);
+			send_frame(from, source, destination, 0);
 			wait_for(to);
 			CHECK(!take(to, &found));
 		}
@@ -399,6 +422,49 @@ static void counted(struct side *from, struct side *to)
 	CHECK(!ibv_destroy_flow(flow));
 	CHECK(ibv_read_counters(counters, values, 4, 0) == EINVAL);
 	CHECK(!ibv_destroy_counters(counters));
+}
+
+/* Of a QP that was created to take tags out, and of one that was not. */
+static void tags(struct side *from, struct side *to)
+{
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(to->cq);
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.pd = to->pd,
+		.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
+	};
+	REFUSED(ibv_create_qp_ex(to->context, &init), EOPNOTSUPP);
+	init.qp_type = IBV_QPT_RAW_PACKET;
+	init.create_flags |= IBV_QP_CREATE_SCATTER_FCS;
+	REFUSED(ibv_create_qp_ex(to->context, &init), EOPNOTSUPP);
+	init.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
+	struct ibv_qp *strips = ibv_create_qp_ex(to->context, &init);
+	CHECK(strips);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	CHECK(!ibv_modify_qp(strips, &attr, IBV_QP_STATE | IBV_QP_PORT));
+	for (int stripped = 0; stripped < 2; stripped++) {
+		struct ibv_qp *qp = stripped ? strips : to->qp;
+		struct ibv_flow *flow = rule(qp, 9, NULL);
+		CHECK(flow);
+		for (int tagged = 0; tagged < 2; tagged++) {
+			struct ibv_sge sge;
+			struct ibv_recv_wr *bad, wr = receive(to, &sge);
+			CHECK(!ibv_post_recv(qp, &wr, &bad));
+			uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
+			send_frame(from, source, destination, tagged);
+			struct found found = wait_for(to);
+			CHECK(found.number == qp->qp_num && found.tag == 9);
+			CHECK(found.length == (tagged && !stripped ? FRAME + 4 : FRAME));
+			CHECK(found.vlan == (tagged && stripped ? VLAN : 0));
+			CHECK(to->memory[2048 + 12] == (tagged && !stripped ? 0x81 : 0x08));
+		}
+		CHECK(!ibv_destroy_flow(flow));
+	}
+	CHECK(!ibv_destroy_qp(strips));
 }
 
 int main(void)
@@ -409,9 +475,10 @@ int main(void)
 	capabilities(sides[0].context);
 	work_queues(&sides[1]);
 	hashed(&sides[0], &sides[1]);
+	tags(&sides[0], &sides[1]);
 	counted(&sides[0], &sides[1]);
 	close_side(&sides[1]);
 	close_side(&sides[0]);
-	printf("queues, hashes, marks and counters work\n");
+	printf("queues, hashes, marks, tags and counters work\n");
 	return 0;
 }

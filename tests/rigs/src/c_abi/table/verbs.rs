@@ -28,7 +28,7 @@ pub(super) const ALL: &[Scenario] = &[
     alone(
         "packets",
         &["c:packets"],
-        &[(Server, "queues, hashes, marks and counters work", 1)],
+        &[(Server, "queues, hashes, marks, tags and counters work", 1)],
     ),
     Scenario {
         whole: true,
