@@ -77,6 +77,15 @@ impl Cqe {
         copy
     }
 
+    /// The first half of its entry.
+    ///
+    /// # Safety
+    /// The entry has 128 bytes.
+    pub(crate) unsafe fn first_half(self) -> [u8; SIZE] {
+        // SAFETY: the half of the entry in front of the CQE, as the caller promises.
+        Self(unsafe { self.0.sub(SIZE) }).to_bytes()
+    }
+
     /// Writes all of it.
     pub(crate) fn set_bytes(self, bytes: &[u8; SIZE]) {
         for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {

@@ -14,7 +14,8 @@ use bareverbs_firmware_cmds::values::CqeSize;
 
 use crate::memory::record::RECORD_LEN;
 use crate::memory::session_ring::{self, SessionRing};
-use crate::verbs::cq::CqError;
+use crate::platform::Platform;
+use crate::verbs::cq::{Cq, CqError};
 
 /// The size of a CQ's entries, and whether the device compresses them.
 #[derive(Clone, Copy)]
@@ -115,6 +116,14 @@ impl CqEntries {
     /// What there is to do, unless they are plain.
     pub(super) fn kind(self) -> Option<&'static Kind> {
         self.0
+    }
+}
+
+impl<P: Platform> Cq<'_, P> {
+    /// Bytes of its entries: `cqe_size` of `mlx5dv_init_obj`.
+    #[must_use]
+    pub fn cqe_size(&self) -> CqeSize {
+        self.init.entries.size()
     }
 }
 

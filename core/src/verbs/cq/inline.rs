@@ -1,5 +1,8 @@
 //! Messages that lie in the entries of their completions.
 
+// UNSAFETY: says which entries have another half.
+#![expect(unsafe_code)]
+
 use core::fmt;
 use core::ops::Deref;
 
@@ -7,8 +10,11 @@ use bareverbs_firmware_cmds::cqe::{Format, Opcode};
 
 use crate::verbs::cq::Completion;
 
-/// The most bytes that come in an entry.
-const MOST: usize = 32;
+/// The most bytes that come in an entry of 128 bytes, in its first half.
+const MOST: usize = 64;
+
+/// The most that come in the CQE itself.
+const MOST_IN_CQE: usize = 32;
 
 /// A message that came in the entry of its completion
 /// ([`CqeScatter`](crate::qp::CqeScatter)).
@@ -47,8 +53,9 @@ impl core::error::Error for InlineDataError {}
 
 impl Completion<'_> {
     /// The message, if it is in the entry and not in the buffer of its work request: on QPs of
-    /// [`Pd::create_qp_with_cqe_scatter`](crate::Pd::create_qp_with_cqe_scatter). The data take the place of the GRH flag, the
-    /// sender's QP, LID and service level, which mean nothing on connections.
+    /// [`Pd::create_qp_with_cqe_scatter`](crate::Pd::create_qp_with_cqe_scatter). Data in the CQE itself take the place of the
+    /// GRH flag, the sender's QP, LID and service level, which mean nothing on connections. (Where libmlx5 looks:
+    /// `MLX5_INLINE_SCATTER_32` and `MLX5_INLINE_SCATTER_64` in rdma-core's `providers/mlx5/cq.c`.)
     ///
     /// # Errors
     ///
@@ -59,15 +66,22 @@ impl Completion<'_> {
         if last.opcode() >= Opcode::ResizeCq as u8 || last.format() == Format::NoInline as u8 {
             return Ok(None);
         }
-        if last.format() != Format::Inline32 as u8 || len as usize > MOST {
+        let (mut bytes, most) = if last.format() == Format::Inline32 as u8 {
+            (self.0.cqe.to_bytes(), MOST_IN_CQE)
+        } else if last.format() == Format::Inline64 as u8 && self.0.is_long {
+            // SAFETY: the CQ has such entries, whatever the device says.
+            (unsafe { self.0.cqe.first_half() }, MOST)
+        } else {
+            return Err(InlineDataError { len });
+        };
+        let message = len as usize;
+        if message > most {
             return Err(InlineDataError { len });
         }
-        let entry = self.0.cqe.to_bytes();
-        let mut data = InlineData {
-            bytes: [0; MOST],
-            len: len as usize,
-        };
-        data.bytes.copy_from_slice(&entry[..MOST]);
-        Ok(Some(data))
+        bytes[message..].fill(0);
+        Ok(Some(InlineData {
+            bytes,
+            len: message,
+        }))
     }
 }

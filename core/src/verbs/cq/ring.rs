@@ -43,6 +43,21 @@ pub(crate) struct Current {
     pub(crate) wr_id: u64,
     /// Its last eight bytes, read once.
     pub(crate) tail: TailWord,
+    /// Its entry has 128 bytes, of which the CQE is the second half.
+    pub(crate) is_long: bool,
+}
+
+impl Current {
+    /// Of a ring whose entries have 64 bytes, as all that are taken in a straight line.
+    #[inline(always)]
+    fn of_short(cqe: Cqe, wr_id: u64, tail: TailWord) -> Self {
+        Self {
+            cqe,
+            wr_id,
+            tail,
+            is_long: false,
+        }
+    }
 }
 
 /// What a ring has as the last QP before the first one. Its `qpn_tag` matches no QP.
@@ -110,14 +125,14 @@ macro_rules! next {
         if op == Opcode::Requester as u8 {
             if let Some(wr_id) = qp.complete_send(tail.wqe_counter()) {
                 $ring.entries.advance(cqe);
-                let $current = Current { cqe, wr_id, tail };
+                let $current = Current::of_short(cqe, wr_id, tail);
                 return Ok($send);
             }
         } else if op < Opcode::ResizeCq as u8
             && let Some(wr_id) = qp.complete_recv(tail.wqe_counter())
         {
             $ring.entries.advance(cqe);
-            let $current = Current { cqe, wr_id, tail };
+            let $current = Current::of_short(cqe, wr_id, tail);
             return Ok($recv);
         }
         Err(Unusual::Something)
@@ -329,6 +344,7 @@ impl<'d> Ring<'d> {
                         cqe: entry,
                         wr_id,
                         tail,
+                        is_long: self.all().log_stride > SIZE.ilog2() as u8,
                     });
                     return;
                 }

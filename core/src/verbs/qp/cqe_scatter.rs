@@ -4,6 +4,7 @@ use bareverbs_firmware_cmds::qp::scatter;
 
 use crate::device::in_flight::SlotClass;
 use crate::platform::Platform;
+use crate::verbs::cq::{Cq, CqeSize};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::Qp;
@@ -11,8 +12,9 @@ use crate::verbs::qp::creating::Codes;
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::kind::QpType;
 
-/// Which messages of up to 32 bytes come in the entries of their completions: `cs_res` and `cs_req` of the QP context, what
-/// libmlx5 asks for with `MLX5_SCATTER_TO_CQE`. They are not in the buffer of the work request then;
+/// Which small messages come in the entries of their completions: `cs_res` and `cs_req` of the QP context, what libmlx5 asks
+/// for with `MLX5_SCATTER_TO_CQE`. Small are messages of up to 32 bytes, and of up to 64 where the CQ has entries of 128 bytes
+/// ([`CqEntries`](crate::cq::CqEntries)). They are not in the buffer of the work request then;
 /// [`Completion::inline_data`](crate::cq::Completion::inline_data) has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CqeScatter {
@@ -39,10 +41,17 @@ impl<'d, P: Platform> Pd<'d, P> {
         if !offered || !connected || which.responses && !reliable {
             return Err(CreateQpError::NoCqeScatter);
         }
-        let code = |wanted, code| if wanted { code } else { 0 };
+        // As Linux's driver chooses (`configure_responder_scat_cqe` and `configure_requester_scat_cqe`, `mlx5/qp.c`).
+        let code = |wanted, cq: &Cq<'d, P>, [short, long]: [u8; 2]| match (wanted, cq.cqe_size()) {
+            (false, _) => 0,
+            (true, CqeSize::Bytes64) => short,
+            (true, CqeSize::Bytes128 | CqeSize::Bytes128Padded) => long,
+        };
+        let receives = [scatter::RECEIVES_32, scatter::RECEIVES_64];
+        let responses = [scatter::RESPONSES_32, scatter::RESPONSES_64];
         let codes = Codes {
-            cs_res: code(which.receives, scatter::RECEIVES_32),
-            cs_req: code(which.responses, scatter::RESPONSES_32),
+            cs_res: code(which.receives, init.recv_cq, receives),
+            cs_req: code(which.responses, init.send_cq, responses),
             ..Codes::NONE
         };
         self.begin_qp(SlotClass::Ordinary, init, codes)?.wait()

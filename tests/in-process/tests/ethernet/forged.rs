@@ -81,7 +81,7 @@ pub(crate) fn with_forger(test: impl for<'a> FnOnce(&'a Forger, &Device<'_, &'a 
 }
 
 /// SplitMix64.
-fn random(state: &mut u64) -> u64 {
+pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,7 +90,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 /// A random completion: the fields that are checked are right half of the time.
-fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
+pub(crate) fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
     let mut cqe = [0; 64];
     for word in cqe.as_chunks_mut::<8>().0 {
         *word = random(seed).to_ne_bytes();
@@ -108,7 +108,10 @@ fn forge(seed: &mut u64, index: u32, qpn: u32, counter: u16) -> [u8; 64] {
     cqe[0x2c..0x30].copy_from_slice(&length.to_be_bytes());
     let opcodes = [0x0, 0x2, 0x2, 0xd, 0xe, 0x5, 0x1, 0x3, 0xb];
     let opcode = opcodes[(random(seed) % opcodes.len() as u64) as usize];
-    let format = u8::from(random(seed) & 7 == 0) << 2;
+    let format = match random(seed) & 31 {
+        odd @ 1..4 => (odd as u8) << 2,
+        _ => 0,
+    };
     cqe[0x3f] = opcode << 4 | format | u8::from(index & 16 != 0);
     cqe
 }

@@ -10,6 +10,7 @@ mod compressed;
 mod compressed_strides;
 mod errors;
 mod forged;
+mod forged_messages;
 mod frames;
 mod limits;
 mod offloads;

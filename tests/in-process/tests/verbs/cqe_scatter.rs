@@ -75,87 +75,74 @@ fn read(a: &mut End<'_, Rc>, b: &End<'_, Rc>, flags: SendFlags, len: usize) {
     queue.read(0, flags, from, &[to]).unwrap();
 }
 
-/// Drawn sends and reads of up to 40 bytes, in queues of this type.
+/// The longest messages, and the space for them.
+const LONGEST: usize = 80;
+const SPACE: usize = 96;
+
+/// Drawn sends and reads of up to [`LONGEST`] bytes, in queues of this type.
 fn traffic<T: Connected>(seed: u64, size: CqeSize, which: CqeScatter, read: Option<Read<T>>) {
+    let most = match size {
+        CqeSize::Bytes64 => 32,
+        _ => 64,
+    };
     lab(|lab| {
         let mut dice = Dice(seed * 2 + 1);
         let mut ends = [end::<T>(lab, 0, size, which), end::<T>(lab, 1, size, which)];
         lab.connect(&mut ends, &|_| {});
         let [mut a, mut b] = ends;
-        let mut expected = 0;
+        let mut counts = [0_u64; 3];
         for round in 0..200 {
-            let len = dice.below(41) as usize;
-            let inside = (1..=32).contains(&len);
+            let context = format!("seed {seed}, {size:?}, round {round}");
+            let drawn = dice.below(LONGEST as u64 + 1) as usize;
             let (id, blank) = (seed << 16 | round, 0xee_u8);
-            let data = pattern(len, id);
             let read = read.filter(|_| dice.below(2) == 0);
-            let reads = read.is_some();
-            let told = if let Some(read) = read {
-                b.fill(0, 64, id);
-                a.buffer.fill(0, 64, blank).unwrap();
-                let silent = dice.below(4) == 0;
+            let len = drawn.max(usize::from(read.is_some()));
+            let inside = (1..=most).contains(&len);
+            let data = pattern(len, id);
+            let expected = inside.then(|| data.clone());
+            // An unsignaled request has no entry for its data: they are in memory.
+            let silent = read.is_some() && dice.below(4) == 0;
+            let to = if let Some(read) = read {
+                b.fill(0, SPACE, id);
+                a.buffer.fill(0, SPACE, blank).unwrap();
                 if silent {
-                    read(&mut a, &b, SILENT, len.max(1));
+                    read(&mut a, &b, SILENT, len);
                 }
-                read(&mut a, &b, SIGNALED, len.max(1));
-                if silent {
-                    // Its data have no entry: they are in memory, the others are not.
-                    let (opcode, read, told) = next(lab, &mut a);
-                    assert_eq!(
-                        (opcode, read),
-                        (WcOpcode::RdmaRead, len.max(1)),
-                        "{seed} {round}"
-                    );
-                    a.assert_pattern(0, len.max(1), id);
-                    assert_eq!(told.is_some(), len <= 32, "{seed} {round}");
-                    expected += u64::from(len <= 32);
-                    continue;
-                }
-                let (opcode, read, told) = next(lab, &mut a);
-                assert_eq!(
-                    (opcode, read),
-                    (WcOpcode::RdmaRead, len.max(1)),
-                    "{seed} {round}"
-                );
-                if let Some(told) = &told {
-                    assert_eq!(told, &pattern(64, id)[..len.max(1)], "{seed} {round}");
-                }
-                assert_eq!(told.is_some(), len <= 32, "{seed} {round}");
-                told
+                read(&mut a, &b, SIGNALED, len);
+                let done = (WcOpcode::RdmaRead, len, expected);
+                assert_eq!(next(lab, &mut a), done, "{context}");
+                &a
             } else {
-                b.buffer.fill(0, 64, blank).unwrap();
-                b.receive(id, 0, 64);
+                b.buffer.fill(0, SPACE, blank).unwrap();
+                b.receive(id, 0, SPACE);
                 let mut queue = a.qp.send_queue().batch();
                 queue
                     .send(id, SIGNALED | SendFlags::SOLICITED, Inline(&data))
                     .unwrap();
                 drop(queue);
-                let (opcode, sent, none) = next(lab, &mut a);
-                assert_eq!(
-                    (opcode, sent, none),
-                    (WcOpcode::Send, len, None),
-                    "{seed} {round}"
-                );
-                let (opcode, received, told) = next(lab, &mut b);
-                assert_eq!((opcode, received), (WcOpcode::Recv, len), "{seed} {round}");
-                assert_eq!(told, inside.then_some(data), "{seed} {round}");
-                told
+                let sent = (WcOpcode::Send, len, None);
+                assert_eq!(next(lab, &mut a), sent, "{context}");
+                let received = (WcOpcode::Recv, len, expected);
+                assert_eq!(next(lab, &mut b), received, "{context}");
+                &b
             };
-            let (end, len) = if reads { (&a, len.max(1)) } else { (&b, len) };
-            let mut memory = [0; 64];
-            end.buffer.copy_out(0, &mut memory).unwrap();
-            match told {
-                Some(_) => assert_eq!(memory, [blank; 64], "{seed} {round}"),
-                None => assert_eq!(memory[..len], pattern(64, id)[..len], "{seed} {round}"),
+            let mut expected = [blank; SPACE];
+            if silent || !inside {
+                expected[..len].copy_from_slice(&data);
             }
-            expected += u64::from(told.is_some());
+            let mut memory = [0; SPACE];
+            to.buffer.copy_out(0, &mut memory).unwrap();
+            assert_eq!(memory, expected, "{context}");
+            counts[if !inside { 0 } else { len.div_ceil(32) }] += 1;
         }
-        let counted = [0, 1].map(|node| {
+        let scattered = [0, 1].map(|node| {
             lab.world
                 .with_model(node, |model| model.stats().scattered_to_cqe)
         });
-        assert_eq!(counted[0] + counted[1], expected, "{seed}");
-        assert!(expected > 20, "{seed}");
+        let [outside, short, long] = counts;
+        assert_eq!(scattered[0] + scattered[1], short + long, "seed {seed}");
+        assert!(outside > 20 && short > 20, "seed {seed}: {counts:?}");
+        assert_eq!(long > 20, most == 64, "seed {seed}: {counts:?}");
     });
 }
 
@@ -166,6 +153,7 @@ fn small_messages_come_in_completions() {
         traffic::<Rc>(seed, CqeSize::Bytes128, BOTH, Some(read));
         traffic::<Rc>(seed, CqeSize::Bytes128Padded, RECEIVES, None);
         traffic::<Uc>(seed, CqeSize::Bytes64, RECEIVES, None);
+        traffic::<Uc>(seed, CqeSize::Bytes128, RECEIVES, None);
     }
 }
 
@@ -191,8 +179,16 @@ fn what_is_fetched_comes_in_the_completion() {
 #[test]
 fn refused_without_the_capability_and_on_other_types() {
     fn refused<T: QpType>(lab: &Lab<'_>, which: CqeScatter) -> bool {
+        let sizes = [CqeSize::Bytes64, CqeSize::Bytes128];
+        let [short, long] = sizes.map(|size| refused_on::<T>(lab, size, which));
+        assert_eq!(short, long);
+        short
+    }
+    fn refused_on<T: QpType>(lab: &Lab<'_>, size: CqeSize, which: CqeScatter) -> bool {
         let side = &lab.sides[0];
-        let cq = side.device.create_cq(CqInit::new(7)).expect("CQ");
+        let mut plan = CqInit::new(7);
+        plan.entries = CqEntries::new(None, size);
+        let cq = side.device.create_cq(plan).expect("CQ");
         let mut init = QpInitAttr::new(&cq, 4);
         let made = side.pd.create_qp_with_cqe_scatter::<T>(&mut init, which);
         matches!(made, Err(CreateQpError::NoCqeScatter))
