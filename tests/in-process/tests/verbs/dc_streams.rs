@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use bareverbs_core::qp::OpenBatch;
 use bareverbs_core::{
     CqInit, DcTarget, Dci, DciError, DciStreams, Inline, ModifyError, QpAttr, QpAttrMask,
-    QpInitAttr, QpState, Qpn, SendFlags, Sge, Wc, WcStatus,
+    QpInitAttr, QpState, Qpn, Remote, SendFlags, Sge, Wc, WcStatus,
 };
 
 use crate::dc::{Draw, handle, receiver, target, to};
 use crate::lab::{CAP, End, Lab, SIGNALED, bad_cable, lab, lab_with};
+use crate::seam::Seam;
 
 /// Bytes of each write, and how many places there are for them.
 const PIECE: usize = 16;
@@ -40,7 +42,48 @@ enum Fate {
     WrongMemory,
 }
 
-/// Rounds of drawn requests on drawn streams, of which some have a wrong key of the target or of the own memory, against what
+/// A write of [`PIECE`] bytes: of this data, or of what lies in memory that is not the own.
+struct Request<'a> {
+    id: u64,
+    flags: SendFlags,
+    stream: u16,
+    dct: DcTarget<'a>,
+    remote: Remote,
+    data: [u8; PIECE],
+    wrong: Option<Sge>,
+}
+
+/// Posts a request to a batch, whose type has no name outside of the driver.
+macro_rules! post {
+    ($request:expr, $batch:expr) => {{
+        let (request, batch) = ($request, $batch);
+        let Request {
+            id,
+            flags,
+            dct,
+            remote,
+            ..
+        } = *request;
+        match request.wrong {
+            Some(wrong) => batch.write(id, flags, dct, remote, wrong),
+            None => batch.write(id, flags, dct, remote, Inline(&request.data)),
+        }
+        .unwrap();
+    }};
+}
+
+impl Request<'_> {
+    fn begin(&self, open: &mut OpenBatch<'_, '_, Seam, Dci>) {
+        open.write(self.id, self.flags, self.remote);
+        open.set_dc_addr(self.dct);
+        match self.wrong {
+            Some(wrong) => open.set_sge(wrong),
+            None => open.set_inline_data(&self.data),
+        }
+    }
+}
+
+/// Rounds of drawn requests on drawn streams, posted in each of the ways that name a stream, of which some have a wrong key of the target or of the own memory, against what
 /// has to become of each. Streams are revived and the initiator is started over at drawn times.
 fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize, streams: DciStreams) {
     let all = receiver(lab);
@@ -60,7 +103,7 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize, streams: DciStreams) {
         let context = format!("seed {seed:#x}, round {round}");
         let count = 1 + draw.below(ROUND);
         let mut due = Vec::new();
-        let mut batch = end.qp.send_queue().batch();
+        let mut requests = Vec::new();
         for nth in 0..count {
             let id = (round * ROUND + nth) as u64;
             let stream = names[draw.below(names.len())];
@@ -81,15 +124,19 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize, streams: DciStreams) {
             if fate == Fate::WrongKey {
                 dct.access_key += 1;
             }
-            batch.set_stream(stream);
-            let remote = all.remote(place);
-            if fate == Fate::WrongMemory {
+            let wrong = (fate == Fate::WrongMemory).then(|| {
                 let sge = end.buffer.sge(0, PIECE).unwrap();
-                let wrong = Sge::new(sge.addr + (1 << 40), PIECE as u32, sge.lkey);
-                batch.write(id, flags, dct, remote, wrong).unwrap();
-            } else {
-                batch.write(id, flags, dct, remote, Inline(&data)).unwrap();
-            }
+                Sge::new(sge.addr + (1 << 40), PIECE as u32, sge.lkey)
+            });
+            requests.push(Request {
+                id,
+                flags,
+                stream,
+                dct,
+                remote: all.remote(place),
+                data,
+                wrong,
+            });
             let status = match fate {
                 _ if dead || errored.contains(&stream) => WcStatus::WrFlushErr,
                 Fate::Sound => WcStatus::Success,
@@ -108,7 +155,30 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize, streams: DciStreams) {
                 due.push((id, status));
             }
         }
-        drop(batch);
+        match draw.below(3) {
+            0 => {
+                let mut batch = end.qp.send_queue().batch();
+                for request in &requests {
+                    batch.set_stream(request.stream);
+                    post!(request, &mut batch);
+                }
+            }
+            1 => {
+                for request in &requests {
+                    let queue = end.qp.send_queue();
+                    queue.set_stream(request.stream);
+                    post!(request, &mut queue.batch());
+                }
+            }
+            _ => {
+                let mut open = end.qp.send_queue().open();
+                for request in &requests {
+                    open.set_stream(request.stream);
+                    request.begin(&mut open);
+                }
+                open.complete().unwrap();
+            }
+        }
         for &(id, status) in &due {
             let wc: Wc = lab.wait(&mut end.cq);
             assert_eq!((wc.wr_id, wc.status), (id, status), "{context}");
