@@ -56,6 +56,8 @@ pub struct Stats {
     pub compressed: u64,
     /// Completions with the message's data in them.
     pub scattered_to_cqe: u64,
+    /// Those of them whose data lie in front of the CQE, in an entry of 128 bytes.
+    pub scattered_before_cqe: u64,
     /// Event queue entries written.
     pub events: u64,
     /// Interrupts that went to INTx, as MSI-X was off and the command register's interrupt disable bit not set.

@@ -280,7 +280,7 @@ syndromes! {
 
     DctUnsupported = 0x001f_0001, BadOp, "CREATE_DCT without the capability for dynamic connections";
     DctStateGiven = 0x001f_0002, BadParam, "CREATE_DCT with a state or a count";
-    DctScatter = 0x001f_0003, BadParam, "CREATE_DCT with data scattered into CQEs, which is not offered";
+    DctScatter = 0x001f_0003, BadParam, "CREATE_DCT with data scattered into CQEs that do not have the space, or without the capability";
     DctPd = 0x001f_0004, BadResource, "CREATE_DCT in a protection domain that is not allocated";
     DctCq = 0x001f_0005, BadResource, "CREATE_DCT with a CQ that does not exist";
     DctSrq = 0x001f_0006, BadResource, "CREATE_DCT with a shared receive queue that does not exist";

@@ -9,6 +9,7 @@ use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::QpKind;
 use crate::verbs::qp::create::Qp;
 use crate::verbs::qp::creating::Codes;
+use crate::verbs::qp::dct::{Dct, DctError, DctInitAttr};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::kind::QpType;
 
@@ -55,5 +56,23 @@ impl<'d, P: Platform> Pd<'d, P> {
             ..Codes::NONE
         };
         self.begin_qp(SlotClass::Ordinary, init, codes)?.wait()
+    }
+
+    /// As [`create_dct`](Self::create_dct), of a target whose messages of up to 64 bytes come in the entries of their
+    /// completions: Linux's driver does that on CQs with entries of 128 bytes only (`configure_responder_scat_cqe`), where
+    /// `MLX5_SCATTER_TO_CQE` is on.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateQpError::NoCqeScatter`] if the device does not have that (`sctr_data_cqe`), or the CQ has short entries.
+    pub fn create_dct_with_cqe_scatter(
+        &self,
+        init: &DctInitAttr<'_, 'd, P>,
+    ) -> Result<Dct<'d, P>, DctError> {
+        let offered = self.device.capabilities().hca.sctr_data_cqe();
+        if !offered || init.cq.cqe_size() == CqeSize::Bytes64 {
+            return Err(CreateQpError::NoCqeScatter.into());
+        }
+        self.create_dct_as(init, scatter::RECEIVES_64)
     }
 }

@@ -105,6 +105,15 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// Creates a target, which takes requests at once: `mlx5dv_create_qp` with `MLX5DV_DCTYPE_DCT`, and `ibv_modify_qp` to
     /// INIT and RTR, where Linux creates it.
     pub fn create_dct(&self, init: &DctInitAttr<'_, 'd, P>) -> Result<Dct<'d, P>, DctError> {
+        self.create_dct_as(init, 0)
+    }
+
+    /// The same with this `cs_res`.
+    pub(super) fn create_dct_as(
+        &self,
+        init: &DctInitAttr<'_, 'd, P>,
+        cs_res: u8,
+    ) -> Result<Dct<'d, P>, DctError> {
         let device = self.device;
         let mut cap = QpCap::default();
         let (cq, srq) = (init.cq.handle(), init.srq.handle());
@@ -144,6 +153,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             .set_user_index(parts.index())
             .set_counter_set_id(device.counter_set.load(Relaxed))
             .set_dc_access_key(init.access_key)
+            .set_cs_res(cs_res)
             .set_rre(init.access.contains(Access::REMOTE_READ))
             .set_rwe(init.access.contains(Access::REMOTE_WRITE))
             .set_rae(atomics)

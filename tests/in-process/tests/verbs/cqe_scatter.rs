@@ -3,11 +3,13 @@
 use bareverbs_core::cq::{CqEntries, CqeSize};
 use bareverbs_core::qp::{Connected, CqeScatter};
 use bareverbs_core::{
-    CqInit, CreateQpError, Inline, QpInitAttr, QpType, Rc, SendFlags, Uc, Ud, WcOpcode, WcStatus,
+    CqInit, CreateQpError, DctError, Inline, QpInitAttr, QpType, Rc, SendFlags, Uc, Ud, WcOpcode,
+    WcStatus,
 };
 use connectx_model::Config as Card;
 
-use crate::lab::{CAP, End, Lab, MS, SIGNALED, SILENT, lab, lab_with, pattern};
+use crate::dc;
+use crate::lab::{ALL, CAP, End, Lab, MS, SIGNALED, SILENT, lab, lab_with, pattern};
 
 const BOTH: CqeScatter = CqeScatter {
     receives: true,
@@ -155,6 +157,99 @@ fn small_messages_come_in_completions() {
         traffic::<Uc>(seed, CqeSize::Bytes64, RECEIVES, None);
         traffic::<Uc>(seed, CqeSize::Bytes128, RECEIVES, None);
     }
+}
+
+/// Drawn messages of up to [`LONGEST`] bytes to a target, whose completions name their sender beside them.
+#[test]
+fn small_messages_of_targets_come_in_completions() {
+    for seed in 1..4 {
+        for size in [CqeSize::Bytes128, CqeSize::Bytes128Padded] {
+            lab(|lab| to_target(lab, seed, size));
+        }
+    }
+}
+
+fn to_target(lab: &Lab<'_>, seed: u64, size: CqeSize) {
+    let mut plan = CqInit::new(127);
+    plan.entries = CqEntries::new(None, size);
+    let mut all = dc::receiver_with(lab, plan);
+    let pd = &lab.sides[1].pd;
+    let attr = dc::dct_attr(&all, ALL);
+    let inside = pd.create_dct_with_cqe_scatter(&attr).unwrap();
+    let outside = pd.create_dct(&attr).unwrap();
+    let mut initiator = dc::initiator(lab);
+    let ah = dc::handle(lab);
+    let mut dice = Dice(seed * 2 + 1);
+    let (mut scattered, mut others) = (0, 0);
+    for round in 0..200 {
+        let context = format!("seed {seed}, {size:?}, round {round}");
+        let len = dice.below(LONGEST as u64 + 1) as usize;
+        let here = dice.below(4) != 0;
+        let dct = if here { &inside } else { &outside };
+        let data = pattern(len, round);
+        all.clear(0, SPACE);
+        all.receive(0);
+        let mut queue = initiator.qp.send_queue().batch();
+        queue
+            .send_imm(
+                round,
+                SIGNALED,
+                dc::to(&ah, dct),
+                round as u32,
+                Inline(&data),
+            )
+            .unwrap();
+        drop(queue);
+        let sent = (WcOpcode::Send, len, None);
+        assert_eq!(next(lab, &mut initiator), sent, "{context}");
+        lab.pause(MS);
+        let completion = all.cq.poll().unwrap().expect("a completion");
+        let wc = completion.to_wc();
+        assert_eq!(
+            (wc.status, wc.opcode, wc.wr_id, wc.qp_num),
+            (WcStatus::Success, WcOpcode::Recv, 0, dct.dctn()),
+            "{context}"
+        );
+        assert_eq!(
+            (wc.byte_len, wc.imm_data),
+            (len as u32, round as u32),
+            "{context}"
+        );
+        let given = completion.inline_data().expect("as asked for");
+        let expected = (here && (1..=64).contains(&len)).then_some(&data[..]);
+        assert_eq!(given.as_deref(), expected, "{context}");
+        let mut memory = [0; SPACE];
+        match expected {
+            Some(_) => scattered += 1,
+            None => {
+                memory[..len].copy_from_slice(&data);
+                others += 1;
+            }
+        }
+        assert_eq!(all.bytes(0, SPACE), memory, "{context}");
+    }
+    let counted = lab
+        .world
+        .with_model(1, |model| model.stats().scattered_before_cqe);
+    assert_eq!(counted, scattered, "seed {seed}");
+    assert!(scattered > 50 && others > 50, "{scattered} {others}");
+}
+
+#[test]
+fn targets_without_the_space_or_the_capability_are_refused() {
+    let refused = |lab: &Lab<'_>, size| {
+        let mut plan = CqInit::new(7);
+        plan.entries = CqEntries::new(None, size);
+        let all = dc::receiver_with(lab, plan);
+        let attr = dc::dct_attr(&all, ALL);
+        let made = lab.sides[1].pd.create_dct_with_cqe_scatter(&attr);
+        matches!(made, Err(DctError::Create(CreateQpError::NoCqeScatter)))
+    };
+    lab(|lab| {
+        assert!(refused(lab, CqeSize::Bytes64));
+        assert!(!refused(lab, CqeSize::Bytes128));
+    });
+    lab_with(lacking, |lab| assert!(refused(lab, CqeSize::Bytes128)));
 }
 
 #[test]

@@ -23,8 +23,13 @@ pub(crate) struct Receiver<'d> {
 }
 
 pub(crate) fn receiver<'d>(lab: &Lab<'d>) -> Receiver<'d> {
+    receiver_with(lab, CqInit::new(127))
+}
+
+/// One with a CQ of this kind.
+pub(crate) fn receiver_with<'d>(lab: &Lab<'d>, cq: CqInit) -> Receiver<'d> {
     let side = &lab.sides[1];
-    let cq = side.device.create_cq(CqInit::new(127)).unwrap();
+    let cq = side.device.create_cq(cq).unwrap();
     let mut sizes = SrqAttr {
         max_wr: SLOTS as u32,
         max_sge: 1,
@@ -35,7 +40,7 @@ pub(crate) fn receiver<'d>(lab: &Lab<'d>) -> Receiver<'d> {
     Receiver { srq, cq, buffer }
 }
 
-fn dct_attr<'a, 'd>(to: &'a Receiver<'d>, access: Access) -> DctInitAttr<'a, 'd, Seam> {
+pub(crate) fn dct_attr<'a, 'd>(to: &'a Receiver<'d>, access: Access) -> DctInitAttr<'a, 'd, Seam> {
     DctInitAttr {
         cq: &to.cq,
         srq: &to.srq,

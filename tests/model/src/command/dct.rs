@@ -13,7 +13,7 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::dct::{
     ArmDctIn, CreateDctIn, Dctc, DestroyDctIn, DrainDctIn, QueryDctIn,
 };
-use bareverbs_firmware_cmds::qp::Qpc;
+use bareverbs_firmware_cmds::qp::{Qpc, scatter};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use bareverbs_firmware_cmds::values::DctState;
 
@@ -40,6 +40,7 @@ fn queue_pair(device: &Device, dct: &Dctc) -> Qpc {
         .set_mtu(dct.mtu())
         .set_log_msg_max(caps.log_max_msg())
         .set_log_rra_max(caps.log_max_ra_res_dc().min(7))
+        .set_cs_res(dct.cs_res())
         .set_dc_access_key(dct.dc_access_key());
     context
         .primary_address_path_mut()
@@ -89,14 +90,19 @@ fn check(device: &Device, dct: &Dctc) -> core::result::Result<(), Syndrome> {
     if dct.ece() != 0 {
         return Err(Syndrome::QpEce);
     }
-    if dct.cs_res() != 0 {
-        return Err(Syndrome::DctScatter);
-    }
     if !device.has(ObjectKind::Pd, dct.pd()) {
         return Err(Syndrome::DctPd);
     }
     if !device.has(ObjectKind::Cq, dct.cqn()) {
         return Err(Syndrome::DctCq);
+    }
+    // Linux's driver asks for no other size.
+    let scatters = caps.sctr_data_cqe() && device.has_long_entries(dct.cqn());
+    if !matches!(
+        (dct.cs_res(), scatters),
+        (0, _) | (scatter::RECEIVES_64, true)
+    ) {
+        return Err(Syndrome::DctScatter);
     }
     if !device.has(ObjectKind::Srq, dct.srqn_xrqn()) {
         return Err(Syndrome::DctSrq);

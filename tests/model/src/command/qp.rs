@@ -6,7 +6,6 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::memory::ring::{Ring, RingError};
 use crate::objects::ObjectKind;
-use crate::objects::cq::Cq;
 use crate::objects::qp::{Qp, receive, service};
 use crate::roce::env::QpState;
 use crate::roce::transport::Transport;
@@ -156,10 +155,7 @@ fn check_scatter(device: &Device, context: &Qpc) -> core::result::Result<(), Syn
     if receives == 0 && responses == 0 {
         return Ok(());
     }
-    let wide = |cqn| {
-        let cq = device.cqs.get(cqn);
-        cq.is_some_and(|cq| Cq::stride(cq.context.cqe_sz()) == 128)
-    };
+    let wide = |cqn| device.has_long_entries(cqn);
     let reliable = context.st() == service::RC;
     let connected = reliable || context.st() == service::UC;
     let receives = match receives {

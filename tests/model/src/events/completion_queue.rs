@@ -20,6 +20,12 @@ const STATUS_WRITE_FAIL: u8 = CqStatus::WriteFail.number();
 pub(crate) struct CqDead;
 
 impl Device {
+    /// Whether a queue has entries of 128 bytes.
+    pub(crate) fn has_long_entries(&self, cqn: u32) -> bool {
+        let cq = self.cqs.get(cqn);
+        cq.is_some_and(|cq| Cq::stride(cq.context.cqe_sz()) == 128)
+    }
+
     /// Reads a queue's consumer index from the host; `false` if it cannot be reached.
     pub(crate) fn refresh_consumer(&mut self, io: &mut Io<'_>, cqn: u32) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn) else {

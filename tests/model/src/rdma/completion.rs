@@ -72,7 +72,10 @@ impl Device {
             Ok(()) => ByteCountWord(done.byte_len).write(&mut entry),
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
-        if self.complete_with_data(io, cqn, &mut entry, false).is_err() {
+        if self
+            .complete_with_data(io, qpn, cqn, &mut entry, false)
+            .is_err()
+        {
             self.broken(qpn);
         }
     }
@@ -141,7 +144,7 @@ impl Device {
             Err(syndrome) => put_error(&mut entry, syndrome),
         }
         if self
-            .complete_with_data(io, cqn, &mut entry, solicited)
+            .complete_with_data(io, qpn, cqn, &mut entry, solicited)
             .is_err()
         {
             self.broken(qpn);
@@ -153,6 +156,7 @@ impl Device {
     fn complete_with_data(
         &mut self,
         io: &mut Io<'_>,
+        qpn: u32,
         cqn: u32,
         entry: &mut [u8; SIZE],
         solicited: bool,
@@ -160,15 +164,17 @@ impl Device {
         if self.for_cqe.is_empty() {
             self.complete(io, cqn, entry, solicited)
         } else {
-            self.complete_around(io, cqn, entry, solicited)
+            self.complete_around(io, qpn, cqn, entry, solicited)
         }
     }
 
-    /// Up to 32 bytes go over the fields that only datagrams have, more in front of the completion.
+    /// Up to 32 bytes go over the fields that only datagrams have, more in front of the completion; so do all of a target of
+    /// dynamic connections, which needs these fields.
     #[cold]
     fn complete_around(
         &mut self,
         io: &mut Io<'_>,
+        qpn: u32,
         cqn: u32,
         entry: &mut [u8; SIZE],
         solicited: bool,
@@ -179,7 +185,9 @@ impl Device {
         }
         self.stats.scattered_to_cqe += 1;
         let mut last = OpOwn::read(entry);
-        let start = entry.get_mut(..data.len()).filter(|it| it.len() <= 32);
+        let target = self.qps.get(qpn).is_some_and(|qp| qp.dct.is_some());
+        let start = entry.get_mut(..data.len());
+        let start = start.filter(|it| it.len() <= 32 && !target);
         let front = match start {
             Some(start) => {
                 start.copy_from_slice(&data);
@@ -187,6 +195,10 @@ impl Device {
                 &[]
             }
             None => {
+                if self.stats.scattered_before_cqe == 0 {
+                    log::info!("CQ {cqn:#x}: the first message in front of its completion");
+                }
+                self.stats.scattered_before_cqe += 1;
                 last.set_format(Format::Inline64 as u8);
                 data.as_slice()
             }

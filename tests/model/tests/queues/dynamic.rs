@@ -481,9 +481,10 @@ fn an_initiator_that_starts_over_is_not_taken_for_its_past() {
 #[test]
 fn refusals() {
     type Change = fn(&mut Dctc);
-    let cases: [(Change, Syndrome); 12] = [
+    let cases: [(Change, Syndrome); 13] = [
         (|c| _ = c.set_state(1), Syndrome::DctStateGiven),
         (|c| _ = c.set_ece(1), Syndrome::QpEce),
+        (|c| _ = c.set_cs_res(1), Syndrome::DctScatter),
         (|c| _ = c.set_cs_res(2), Syndrome::DctScatter),
         (|c| _ = c.set_pd(0xabcd), Syndrome::DctPd),
         (|c| _ = c.set_cqn(0xabcd), Syndrome::DctCq),
