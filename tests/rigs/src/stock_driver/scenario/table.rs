@@ -211,8 +211,11 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "cm",
         about: "librdmacm's programs between two machines",
         functions: 2,
-        // rdma-core's provider asks for it, and takes rping's short messages out of completions.
-        model_logs: &["the first message in the entry of its completion"],
+        // rdma-core's provider asks for it, and takes rping's short messages out of completions, and 64 bytes of a pingpong.
+        model_logs: &[
+            "the first message in the entry of its completion",
+            "the first message in front of its completion",
+        ],
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
@@ -250,6 +253,7 @@ pub(in super::super) const ALL: &[Scenario] = &[
         name: "dc",
         about: "perftest's programs between two machines, over dynamic connections",
         functions: 2,
+        model_logs: &["the first message in front of its completion"],
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,

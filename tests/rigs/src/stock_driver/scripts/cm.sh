@@ -8,12 +8,16 @@ step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "gr
     until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
 gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
 step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
+step 60 'indices' 'gid_index 2 0000:ffff:c0a8 > /run/v2'
 barrier
 step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
 barrier
 client_server 60 'rping' listening_cm 'rping -s -C 20 -v' 'rping -c -a 192.168.1.1 -C 20 -v'
 client_server 60 'rping with verification' listening_cm 'rping -s -C 20 -V -S 4096' 'rping -c -a 192.168.1.1 -C 20 -V -S 4096'
 client_server 60 'rping over IPv6' listening_cm 'rping -s -a fd00::1 -C 20 -V' 'rping -c -a fd00::1 -C 20 -V'
+# The CQs' entries have space for such a message in front of the CQE.
+program='MLX5_CQE_SIZE=128 ibv_rc_pingpong -c -n 20 -s 64 -g $(cat /run/v2)'
+client_server 60 'messages in completions' 'listening 18515' "$program" "$program 192.168.1.1"
 client_server 120 'ucmatose' listening_cm 'ucmatose -c 100' 'ucmatose -c 100 -s 192.168.1.1'
 client_server 120 'ucmatose with data' listening_cm 'ucmatose -c 10 -C 20 -S 2000' 'ucmatose -c 10 -C 20 -S 2000 -s 192.168.1.1'
 client_server 60 'udaddy' listening_cm 'udaddy -c 10' 'udaddy -c 10 -s 192.168.1.1'
