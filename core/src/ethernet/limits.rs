@@ -86,7 +86,8 @@ impl Limits {
                 all.set(EthernetSendFlags::OUTER, offloads.csum_cap());
                 all.set(
                     EthernetSendFlags::INNER,
-                    offloads.csum_cap() && offloads.tunnel_stateless_vxlan(),
+                    offloads.csum_cap()
+                        && (offloads.tunnel_stateless_vxlan() || offloads.tunnel_stateless_gre()),
                 );
                 all
             },

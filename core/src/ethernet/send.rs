@@ -500,7 +500,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.checksums.contains(EthernetSendFlags::OUTER)
     }
 
-    /// Whether it does so inside of VXLAN.
+    /// Whether it does so inside of tunnels: of [these](super::EthernetDomain::tunnels).
     #[must_use]
     pub fn has_inner_checksums(&self) -> bool {
         self.checksums.contains(EthernetSendFlags::INNER)

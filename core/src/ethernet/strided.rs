@@ -108,6 +108,7 @@ pub struct StridedFrame {
     owner: u32,
     headers: HeadersWord,
     checksum: u16,
+    tunneled: bool,
     flow_tag: u32,
 }
 
@@ -125,16 +126,24 @@ impl StridedFrame {
         self.length == 0
     }
 
-    /// The device found an IP header, and its checksum right.
+    /// The device found an IP header, and its checksum right; [in a tunnel](Self::tunneled) as in
+    /// [other queues](super::ReceivedFrame::l3_ok).
     #[must_use]
     pub fn l3_ok(&self) -> bool {
         self.headers.l3_ok()
     }
 
-    /// The device found a TCP or UDP header, and its checksum right.
+    /// The device found a TCP or UDP header, and its checksum right; [in a tunnel](Self::tunneled) as in
+    /// [other queues](super::ReceivedFrame::l4_ok).
     #[must_use]
     pub fn l4_ok(&self) -> bool {
         self.headers.l4_ok()
+    }
+
+    /// The device found a packet in the frame: [`ReceivedFrame::tunneled`](super::ReceivedFrame::tunneled).
+    #[must_use]
+    pub fn tunneled(&self) -> bool {
+        self.tunneled
     }
 
     /// The tag that the device has taken out of the frame.
@@ -424,6 +433,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
             owner: self.owner,
             headers,
             checksum: entry.word::<SlidWord>().check_sum(),
+            tunneled: id.tunneled(),
             flow_tag: tail.qpn(),
         })
     }

@@ -10,6 +10,7 @@ use smoltcp::wire::{IpAddress, Ipv4Packet, Ipv6Packet, TcpPacket, UdpPacket};
 use crate::lab::{MS, lab, lab_with};
 use crate::packets::{TCP, UDP, toeplitz};
 use crate::spread::{Pair, Rule};
+use crate::strides::STRIDES;
 use crate::support::{INIT, Random, send};
 
 const GRE: u8 = 47;
@@ -223,6 +224,58 @@ fn around(random: &mut Random, inner: &Ip) -> (Ip, usize) {
     (outer, at)
 }
 
+/// A packet, and one around it, of which one goes out: right, or with a bit that has changed.
+struct Drawn {
+    inner: Ip,
+    outer: Ip,
+    tunneled: bool,
+}
+
+impl Drawn {
+    fn new(random: &mut Random) -> Self {
+        let mut inner = Ip::draw(random);
+        let (mut outer, at) = around(random, &inner);
+        let tunneled = random.below(5) != 0;
+        match random.below(4) {
+            0 => {
+                let place = at + random.pick(&inner.loose());
+                outer.bytes[place] ^= 1 << random.below(8);
+                inner.bytes.copy_from_slice(&outer.bytes[at..]);
+            }
+            1 => {
+                // Addresses or the header's checksum.
+                let place = random.pick(&outer.loose()[..10]);
+                outer.bytes[place] ^= 1 << random.below(8);
+            }
+            _ => {}
+        }
+        Self {
+            inner,
+            outer,
+            tunneled,
+        }
+    }
+
+    fn packet(&self) -> &Ip {
+        match self.tunneled {
+            true => &self.outer,
+            false => &self.inner,
+        }
+    }
+
+    /// What the device has to say of headers and of what follows them.
+    fn verdict(&self) -> (bool, bool) {
+        let (network, transport) = self.inner.verdict();
+        match self.tunneled {
+            true => {
+                let (around, between) = self.outer.verdict();
+                (network && around, transport && between)
+            }
+            false => (network, transport),
+        }
+    }
+}
+
 fn drawn(packets: HashedPackets, headers: HashedHeaders, seed: u64) {
     println!("seed {seed:#x}");
     lab(|lab| {
@@ -250,33 +303,12 @@ fn drawn(packets: HashedPackets, headers: HashedHeaders, seed: u64) {
             .unwrap();
         let mut verdicts = [0; 4];
         for _ in 0..150 {
-            let mut inner = Ip::draw(&mut random);
-            let (mut outer, at) = around(&mut random, &inner);
-            let tunneled = random.below(5) != 0;
-            match random.below(4) {
-                0 => {
-                    let place = at + random.pick(&inner.loose());
-                    outer.bytes[place] ^= 1 << random.below(8);
-                    inner.bytes.copy_from_slice(&outer.bytes[at..]);
-                }
-                1 => {
-                    // Addresses or the header's checksum.
-                    let place = random.pick(&outer.loose()[..10]);
-                    outer.bytes[place] ^= 1 << random.below(8);
-                }
-                _ => {}
-            }
-            let packet = if tunneled { &outer } else { &inner };
+            let drawn = Drawn::new(&mut random);
+            let (inner, tunneled) = (&drawn.inner, drawn.tunneled);
+            let (packet, expected) = (drawn.packet(), drawn.verdict());
             let frame = ethernet(domain.mac(), lab.sides[0].mac, packet);
             send(&mut a, &frame);
             lab.pause(MS);
-            let (network, transport) = inner.verdict();
-            let (around, between) = outer.verdict();
-            let expected = if tunneled {
-                (network && around, transport && between)
-            } else {
-                (network, transport)
-            };
             let hash = match (headers, tunneled) {
                 (HashedHeaders::Inner, true) => inner.hash(packets),
                 (HashedHeaders::Inner, false) => 0,
@@ -310,6 +342,38 @@ fn verdicts_and_hashes_of_drawn_packets_in_tunnels() {
         drawn(packets, HashedHeaders::Inner, 0x7e1 + nth as u64);
     }
     drawn(HashedPackets::UdpIpv4, HashedHeaders::Outer, 0x7e0);
+}
+
+#[test]
+fn striding_queues_look_into_tunnels() {
+    const SEED: u64 = 0x7e8;
+    println!("seed {SEED:#x}");
+    lab(|lab| {
+        let mut random = Random(SEED);
+        let mut a = lab.queue(0, INIT);
+        let domain = lab.sides[1].device.alloc_ethernet_domain().unwrap();
+        let made = domain.create_striding_receive(&lab.sides[1].pd, &STRIDES);
+        let mut receive = made.unwrap();
+        let target = domain.create_tunnel_target(receive.number()).unwrap();
+        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
+        let to = [target.number()];
+        let matches = FlowMatch::ANY.destination(domain.mac());
+        let _rule = flows
+            .add(&Rule::new(matches, FlowAction::Forward(&to)))
+            .unwrap();
+        for _ in 0..150 {
+            let drawn = Drawn::new(&mut random);
+            let packet = drawn.packet();
+            send(&mut a, &ethernet(domain.mac(), lab.sides[0].mac, packet));
+            lab.pause(MS);
+            let got = receive.receive().unwrap().expect("a frame");
+            assert_eq!(got.tunneled(), drawn.tunneled, "{packet:?}");
+            let said = (got.l3_ok(), got.l4_ok());
+            assert_eq!(said, drawn.verdict(), "{:?} in {packet:?}", drawn.inner);
+            receive.give_back(got).unwrap();
+        }
+    });
 }
 
 /// A queue without a hash, beside a target that does not look into tunnels.
