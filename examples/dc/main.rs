@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{AddrInfo, CmId, PortSpace, QpInit, SendFlags};
+use bareverbs::verbs::cq::{CqEntries, CqeSize, InlineData};
 use bareverbs::verbs::qp::{QpAttr, QpCap};
 use bareverbs::verbs::{
     Access, AddressHandle, Buffer, Cq, CqInit, DcTarget, Dci, Dct, DctInitAttr, Device, Mtu, Pd,
@@ -23,7 +24,9 @@ use bpaf::Bpaf;
 /// Bytes that are written and read.
 const LEN: usize = 20_000;
 /// Bytes of the messages, in this order.
-const MESSAGES: [usize; 3] = [1, 1000, 4096];
+const MESSAGES: [usize; 4] = [1, 64, 1000, 4096];
+/// Bytes of the longest message that comes in the entry of its completion, where that is asked for.
+const INSIDE: usize = 64;
 /// Bytes of a receive.
 const ROOM: usize = 4096;
 /// Bytes of a [`Word`].
@@ -51,6 +54,9 @@ struct Options {
         display_fallback
     )]
     port: u16,
+    /// Let messages of up to 64 bytes come in the entries of their completions.
+    #[bpaf(long("cqe-scatter"))]
+    cqe_scatter: bool,
 }
 
 fn main() -> ExitCode {
@@ -79,7 +85,7 @@ impl Program for Options {
         let id = cm.get_request(listener)?;
         let words = expect_words(cm, id)?;
         cm.accept(id, None)?;
-        let mut end = End::new(cm, id, words)?;
+        let mut end = End::new(cm, id, words, self.cqe_scatter)?;
         end.passive(cm, 1)?;
         end.active(cm, 2)?;
         cm.disconnect(id)?;
@@ -103,7 +109,7 @@ impl Program for Options {
         let id = cm.create_ep(&there, None, Some(&mut queues()))?;
         let words = expect_words(cm, id)?;
         cm.connect(id, None)?;
-        let mut end = End::new(cm, id, words)?;
+        let mut end = End::new(cm, id, words, self.cqe_scatter)?;
         end.active(cm, 1)?;
         end.passive(cm, 2)?;
         cm.disconnect(id)?;
@@ -199,15 +205,20 @@ struct End<'d> {
     device: &'d Device<'d, DevicePlatform>,
     attr: QpAttr,
     there: Word,
+    cqe_scatter: bool,
 }
 
 impl<'d> End<'d> {
     /// Makes a target for the other end of a connection, and tells it.
-    fn new(cm: &mut Cm<'_, 'd>, id: CmId, words: Region<'d>) -> Result<Self> {
+    fn new(cm: &mut Cm<'_, 'd>, id: CmId, words: Region<'d>, cqe_scatter: bool) -> Result<Self> {
         let device = cm.device();
         let pd = device.alloc_pd()?;
         let (attr, _) = cm.init_qp_attr(id, QpState::Rtr)?;
-        let came = device.create_cq(CqInit::new(15))?;
+        let mut cq_init = CqInit::new(15);
+        if cqe_scatter {
+            cq_init.entries = CqEntries::new(None, CqeSize::Bytes128);
+        }
+        let came = device.create_cq(cq_init)?;
         let mut srq = pd.create_srq(&mut SrqAttr {
             max_wr: 15,
             max_sge: 1,
@@ -219,7 +230,7 @@ impl<'d> End<'d> {
         }
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let open = pd.alloc_buffer(LEN, access)?;
-        let dct = pd.create_dct(&DctInitAttr {
+        let init = DctInitAttr {
             cq: &came,
             srq: &srq,
             access_key: program::seed(),
@@ -230,7 +241,11 @@ impl<'d> End<'d> {
             traffic_class: 0,
             min_rnr_timer: 12,
             pkey_index: 0,
-        })?;
+        };
+        let dct = match cqe_scatter {
+            true => pd.create_dct_with_cqe_scatter(&init)?,
+            false => pd.create_dct(&init)?,
+        };
         let mut end = Self {
             id,
             words,
@@ -243,6 +258,7 @@ impl<'d> End<'d> {
             device,
             attr,
             there: Word::default(),
+            cqe_scatter,
         };
         let here = Word {
             dctn: end.dct.dctn().number(),
@@ -364,11 +380,20 @@ impl<'d> End<'d> {
             return Err("what was written here is not what should have been".into());
         }
         for (at, len) in MESSAGES.into_iter().enumerate() {
-            let wc = completed(cm, &mut self.came)?;
+            let (wc, inside) = completed_with(cm, &mut self.came)?;
             right(&wc)?;
-            let mut message = vec![0; len];
-            self.inbox
-                .copy_out(wc.wr_id as usize * ROOM, &mut message)?;
+            if inside.is_some() != (self.cqe_scatter && len <= INSIDE) {
+                return Err(format!("message {at} is not where it should be: {inside:?}").into());
+            }
+            let message = match inside {
+                Some(inside) => inside.to_vec(),
+                None => {
+                    let mut message = vec![0; len];
+                    self.inbox
+                        .copy_out(wc.wr_id as usize * ROOM, &mut message)?;
+                    message
+                }
+            };
             if (wc.opcode, wc.qp_num, wc.byte_len as usize)
                 != (WcOpcode::Recv, self.dct.dctn(), len)
                 || message != wanted[at..at + len]
@@ -394,10 +419,18 @@ struct Initiator<'d> {
 }
 
 fn completed<'d>(cm: &mut Cm<'_, 'd>, cq: &mut Cq<'d, DevicePlatform>) -> Result<Wc> {
+    Ok(completed_with(cm, cq)?.0)
+}
+
+/// With the message, if that is in the completion's entry.
+fn completed_with<'d>(
+    cm: &mut Cm<'_, 'd>,
+    cq: &mut Cq<'d, DevicePlatform>,
+) -> Result<(Wc, Option<InlineData>)> {
     let until = cm.now() + SILENCE;
     loop {
         if let Some(completion) = cq.poll()? {
-            return Ok(completion.to_wc());
+            return Ok((completion.to_wc(), completion.inline_data()?));
         }
         if cm.now() > until {
             return Err("no completion".into());
@@ -422,6 +455,7 @@ mod tests {
     fn both_ends_on_models() {
         for line in [
             "",
+            "--cqe-scatter",
             "--model-port infiniband",
             "--model-port infiniband -a gid",
         ] {
