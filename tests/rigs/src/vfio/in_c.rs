@@ -19,6 +19,11 @@ const PROGRAMS: &[InC] = &[
         text: include_str!("programs/keys.c"),
         libraries: &["-lrdmacm", "-libverbs"],
     },
+    InC {
+        name: "operations",
+        text: include_str!("programs/operations.c"),
+        libraries: &["-lrdmacm", "-libverbs"],
+    },
 ];
 
 const PACKAGES: &[&str] = &[

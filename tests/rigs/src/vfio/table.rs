@@ -348,15 +348,54 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "c-abi",
-        about: "programs in C on our libraries, Debian's and for windows and indirect keys, against rdma-core's and the stock driver",
+        about: "programs in C on our libraries, Debian's and of this rig, against rdma-core's and the stock driver",
         functions: 2,
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
-            script: include_str!("scripts/c-abi.sh"),
+            script: concat!(
+                include_str!("scripts/libraries.sh"),
+                include_str!("scripts/c-abi.sh")
+            ),
             prints: &[
                 ("windows of ours", "14 passed"),
                 ("windows and indirect keys of theirs", "18 passed"),
+                ("operations, their client, our server", "4 passed"),
+                ("operations, our client, their server", "4 passed"),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "transports",
+        about: "ibverbs-utils and perftest over RC, UC, UD and XRC, on our libraries against rdma-core's and the stock driver",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            network: true,
+            script: concat!(
+                include_str!("scripts/libraries.sh"),
+                "set -- 'ibv_rc_pingpong -c -n 100' 'ibv_uc_pingpong -c -n 100' 'ibv_ud_pingpong -c -n 100' \\\n",
+                "    'ibv_srq_pingpong -c -n 100' 'ibv_srq_pingpong -c -n 100 -e' 'ibv_xsrq_pingpong -n 100' \\\n",
+                "    'ib_send_bw -c UC -s 5000 -n 50' 'ib_send_bw -c UD -s 1000 -n 50' 'ib_write_bw -c UC -s 5000 -n 50' \\\n",
+                "    'ib_send_bw -c UD -s 1000 -n 50 --use-srq' 'ib_send_bw -c XRC -s 5000 -n 50'\n",
+                include_str!("scripts/transports.sh")
+            ),
+            prints: &[
+                (
+                    "ib_send_bw -c UC -s 5000 -n 50, their client, our server",
+                    " 5000       50 ",
+                ),
+                (
+                    "ib_send_bw -c UD -s 1000 -n 50, our client, their server",
+                    " 1000       50 ",
+                ),
+                (
+                    "ibv_xsrq_pingpong -n 100, our client, their server",
+                    "success",
+                ),
             ],
             ..MACHINE
         }],
