@@ -313,6 +313,7 @@ pub(super) const ALL: &[Scenario] = &[
         name: "peers",
         about: "our rping against rdma-core's on the stock driver, each as server and as client, in each kind of memory; dynamic connections",
         functions: 2,
+        model_logs: &["the first message in front of its completion"],
         rounds: &[Boot {
             machines: &[&[0], &[1]],
             processors: 1,
@@ -321,11 +322,11 @@ pub(super) const ALL: &[Scenario] = &[
                 ("our client, rdma-core's server, RoCE v1", "RoCE v1"),
                 (
                     "dynamic connections, their client, our server",
-                    "initiator: 20000 bytes written and read, 3 messages, and a wrong key is refused",
+                    "initiator: 20000 bytes written and read, 4 messages, and a wrong key is refused",
                 ),
                 (
                     "dynamic connections, our client, their server",
-                    "target: 20000 bytes, 3 messages",
+                    "target: 20000 bytes, 4 messages",
                 ),
             ],
             ..MACHINE

@@ -17,7 +17,7 @@
 
 #define LEN 20000
 #define ROOM 4096
-#define MESSAGES 3
+#define MESSAGES 4
 #define KEY 0x0123456789abcdefULL
 
 #define CHECK(what)                                                                                                            \
@@ -28,7 +28,7 @@
 		}                                                                                                              \
 	} while (0)
 
-static const int messages[MESSAGES] = { 1, 1000, 4096 };
+static const int messages[MESSAGES] = { 1, 64, 1000, 4096 };
 
 /* All zeros: what was announced is done. */
 struct word {
