@@ -34,8 +34,9 @@ const PKEYS: u16 = 32;
 const SWITCH: u8 = 2;
 const DEVICE: u16 = 0xcb20;
 const VENDOR: [u8; 3] = [0x00, 0x02, 0xc9];
-/// Port 0 sends traps (`IsTrapSupported`), and has no manager behind it.
-const CAPABILITIES: u32 = 1 << 3;
+/// Port 0 sends traps (`IsTrapSupported`), and has no manager behind it. It also speaks for all ports of the switch: their
+/// extended speeds count only where it has `IsExtendedSpeedsSupported` (PortInfo, IBTA vol. 1, 14.2.5.6).
+const CAPABILITIES: u32 = 1 << 3 | 1 << 14;
 /// In SwitchInfo: a port's state has changed since it was cleared.
 const STATE_CHANGED: u8 = 1 << 2;
 

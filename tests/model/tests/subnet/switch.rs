@@ -109,10 +109,12 @@ fn a_directed_route_leads_to_a_switch_and_back() {
         assert_eq!(answer[64..68], [1, 1, 2, 4]);
         assert_eq!(answer[76..84], guid.to_be_bytes());
         assert_eq!(answer[100], ingress);
-        // It sends traps, and is not asked for a manager's SMInfo (IBTA vol. 1, 14.2.5.6: bits 3 and 1).
-        for (port, capabilities) in [(0, 8_u32), (1, 0)] {
+        // It sends traps, is not asked for a manager's SMInfo, and port 0 says for all that there are extended speeds, of which
+        // EDR is in use (IBTA vol. 1, 14.2.5.6: bits 3, 1 and 14, LinkSpeedExtActive).
+        for (port, capabilities) in [(0, 0x4008_u32), (1, 0)] {
             let answer = ask(&mut subnet, &directed(GET, PORT_INFO, port, path)).unwrap();
             assert_eq!(answer[84..88], capabilities.to_be_bytes());
+            assert_eq!(answer[126] >> 4, 2);
         }
     }
     // To the other adapter, which would answer by the way back.
