@@ -63,9 +63,13 @@ impl Device {
             ADDRESS_LOW => self.address_low(value),
             DOORBELL => {
                 let most = self.config.quirks.command_delay;
-                for slot in (0..32).filter(|slot| value >> slot & 1 != 0) {
+                // The lowest slot first, and only those that are rung: there is one doorbell for each command.
+                let mut rung = value;
+                while rung != 0 {
+                    let others = rung & (rung - 1);
                     let at = self.now + self.quirk_state.delay(most);
-                    self.cmdq.ring(1 << slot, at);
+                    self.cmdq.ring(rung ^ others, at);
+                    rung = others;
                 }
             }
             // Clears the legacy interrupt, which this function does not have.
