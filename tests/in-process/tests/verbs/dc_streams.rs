@@ -19,19 +19,13 @@ const PLACES: usize = 64;
 const ROUND: usize = 8;
 
 fn initiator<'d>(lab: &Lab<'d>, streams: DciStreams) -> End<'d, Dci> {
-    let side = &lab.sides[0];
-    let cq = side.device.create_cq(CqInit::new(127)).unwrap();
-    let mut init = QpInitAttr {
-        send_cq: &cq,
-        recv_cq: &cq,
-        srq: None,
-        cap: CAP,
-        sq_sig_all: false,
-    };
-    let mut qp = side.pd.create_dci_with_streams(&mut init, streams).unwrap();
-    qp.activate(&lab.attr(0, Qpn::from_low_bits(0))).unwrap();
-    let buffer = side.pd.alloc_buffer(1 << 16, lab.access(0)).unwrap();
-    End { qp, cq, buffer }
+    let mut end = lab.end_by(0, CAP, 127, None, |pd, init| {
+        pd.create_dci_with_streams(init, streams).unwrap()
+    });
+    end.qp
+        .activate(&lab.attr(0, Qpn::from_low_bits(0)))
+        .unwrap();
+    end
 }
 
 /// What a request is to meet.

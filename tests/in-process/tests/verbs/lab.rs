@@ -155,6 +155,20 @@ impl<'d> Lab<'d> {
         cqe: u32,
         srq: Option<&Srq<'d, Seam>>,
     ) -> End<'d, T> {
+        self.end_by(node, cap, cqe, srq, |pd, init| {
+            pd.create_qp(init).expect("QP")
+        })
+    }
+
+    /// The same with a QP that is made in a way of its own.
+    pub(crate) fn end_by<T: QpType>(
+        &self,
+        node: usize,
+        cap: QpCap,
+        cqe: u32,
+        srq: Option<&Srq<'d, Seam>>,
+        create: impl FnOnce(&Pd<'d, Seam>, &mut QpInitAttr<'_, 'd, Seam>) -> Qp<'d, Seam, T>,
+    ) -> End<'d, T> {
         let side = &self.sides[node];
         let cq = side.device.create_cq(CqInit::new(cqe)).expect("CQ");
         let mut init = QpInitAttr {
@@ -164,7 +178,7 @@ impl<'d> Lab<'d> {
             cap,
             sq_sig_all: false,
         };
-        let qp = side.pd.create_qp::<T>(&mut init).expect("QP");
+        let qp = create(&side.pd, &mut init);
         let access = self.access(node);
         let buffer = side.pd.alloc_buffer(1 << 16, access).expect("buffer");
         End { qp, cq, buffer }

@@ -8,7 +8,7 @@ use bareverbs_core::{
 use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::syndrome::Status;
 
-use crate::lab::{ALL, CAP, LENGTHS, Lab, MS, SIGNALED, lab, lab_with, ok, pattern};
+use crate::lab::{ALL, CAP, End, LENGTHS, Lab, MS, SIGNALED, lab, lab_with, ok, pattern};
 use crate::seam::Seam;
 
 type Buf<'d> = Buffer<'d, Seam>;
@@ -21,12 +21,8 @@ fn sizes(max_wr: u32) -> SrqAttr {
     }
 }
 
-/// An initiator on node 0.
-pub(crate) struct Initiator<'d> {
-    pub(crate) qp: Qp<'d, Seam, XrcSend>,
-    pub(crate) cq: Cq<'d, Seam>,
-    pub(crate) buffer: Buf<'d>,
-}
+/// On node 0.
+pub(crate) type Initiator<'d> = End<'d, XrcSend>;
 
 /// What one of the processes at node 1 has. In the order in which it has to go.
 pub(crate) struct Owner<'d> {
@@ -43,20 +39,11 @@ pub(crate) struct Target<'d> {
 }
 
 pub(crate) fn initiator<'d>(lab: &Lab<'d>) -> Initiator<'d> {
-    let side = &lab.sides[0];
-    let cq = side.device.create_cq(CqInit::new(127)).unwrap();
-    let mut init = QpInitAttr {
-        send_cq: &cq,
-        recv_cq: &cq,
-        srq: None,
-        cap: CAP,
-        sq_sig_all: false,
-    };
-    let qp = side.pd.create_qp(&mut init).unwrap();
+    let end = lab.end::<XrcSend>(0, CAP);
     // It receives nothing.
-    assert_eq!((init.cap.max_recv_wr, init.cap.max_recv_sge), (0, 0));
-    let buffer = side.pd.alloc_buffer(1 << 16, ALL).unwrap();
-    Initiator { qp, cq, buffer }
+    let cap = end.qp.cap();
+    assert_eq!((cap.max_recv_wr, cap.max_recv_sge), (0, 0));
+    end
 }
 
 pub(crate) fn owner<'d>(lab: &Lab<'d>, domain: &Xrcd<'d, Seam>, max_wr: u32) -> Owner<'d> {
@@ -103,12 +90,6 @@ impl Owner<'_> {
         let mut data = vec![0; expected.len()];
         self.buffer.copy_out(at, &mut data).unwrap();
         assert!(data == expected, "{} bytes at {at}", data.len());
-    }
-}
-
-impl Initiator<'_> {
-    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
-        self.buffer.sge(at, len).unwrap()
     }
 }
 
