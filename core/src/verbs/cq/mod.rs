@@ -202,7 +202,7 @@ impl<P: Platform> Batch<'_, '_, P> {
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
                 ring.next_slow();
-                ring.found.map(Completion::new)
+                ring.found().map(Completion::new)
             }
         }
     }
@@ -217,7 +217,7 @@ impl<P: Platform> Batch<'_, '_, P> {
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
                 ring.next_slow();
-                ring.found.map(|found| handle(Completion::new(found)))
+                ring.found().map(|found| handle(Completion::new(found)))
             }
         }
     }
@@ -250,7 +250,7 @@ impl<P: Platform> Batch<'_, '_, P> {
             Err(Unusual::Nothing) => false,
             Err(Unusual::Something) => {
                 ring.next_slow();
-                ring.found
+                ring.found()
                     .map(|found| Completion::new(found).write_any_wc(to))
                     .is_some()
             }
@@ -308,7 +308,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             }
         }
         match self.poll_slow() {
-            Slow::Polled => Ok(self.ring.get_mut().found.map(Completion::new)),
+            Slow::Polled => Ok(self.ring.get_mut().found().map(Completion::new)),
             Slow::Failed => Err(self.failure()),
         }
     }

@@ -47,6 +47,14 @@ pub(crate) struct Current {
     pub(crate) is_long: bool,
 }
 
+/// What the slow path has found, without what the ring knows itself, so that rings stay small.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    cqe: Cqe,
+    wr_id: u64,
+    tail: TailWord,
+}
+
 impl Current {
     /// Of a ring whose entries have 64 bytes, as all that are taken in a straight line.
     #[inline(always)]
@@ -80,7 +88,7 @@ pub(crate) struct Ring<'d> {
     pub(crate) record: DoorbellRecord,
     pub(crate) srqs: &'d [SrqSlot],
     /// What the slow path has found.
-    pub(crate) found: Option<Current>,
+    pub(crate) found: Option<Found>,
     /// Completions that matched nothing.
     pub(crate) garbage: u64,
     /// Index of the CQ.
@@ -166,6 +174,17 @@ impl<'d> Ring<'d> {
     /// Number of CQEs.
     pub(crate) fn size(&self) -> u32 {
         self.all().size
+    }
+
+    /// What the slow path has found.
+    pub(crate) fn found(&self) -> Option<Current> {
+        let Found { cqe, wr_id, tail } = self.found?;
+        Some(Current {
+            cqe,
+            wr_id,
+            tail,
+            is_long: self.all().log_stride > SIZE.ilog2() as u8,
+        })
     }
 
     /// Whether the next CQE is the host's.
@@ -340,11 +359,10 @@ impl<'d> Ring<'d> {
                     if frame {
                         tail = as_frame(tail);
                     }
-                    self.found = Some(Current {
+                    self.found = Some(Found {
                         cqe: entry,
                         wr_id,
                         tail,
-                        is_long: self.all().log_stride > SIZE.ilog2() as u8,
                     });
                     return;
                 }
