@@ -255,11 +255,12 @@ values! {
 
     /// Where packets go that no entry of a flow table takes, `flow_table_context.table_miss_action`.
     FlowTableMiss: u8 {
-        /// Where the table's kind has it, which is nowhere for [`FlowTableType::NicReceive`].
+        /// Where the table's kind has it: nowhere for [`FlowTableType::NicReceive`], the QPs for
+        /// [`FlowTableType::RdmaReceive`].
         Default = 0, "DEFAULT";
         /// To another table.
         Forward = 1, "FORWARD";
-        /// To the tables of another domain.
+        /// To the tables of another domain: RDMA's packets to those of [`FlowTableType::NicReceive`].
         SwitchDomain = 2, "SWITCH_DOMAIN";
     }
 

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::objects::ObjectKind;
 use crate::steering::group::{Destination, Entry};
 use crate::steering::matching::{self, Mask};
-use crate::steering::{Direction, Limits, Modify, Root};
+use crate::steering::{Direction, Limits, Miss, Modify, Root};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::FlowTablePropLayout;
 use bareverbs_firmware_cmds::flow::{
@@ -41,14 +41,19 @@ pub(super) fn direction(table_type: u8) -> core::result::Result<Direction, Syndr
     match FlowTableType::from_number(table_type) {
         Some(FlowTableType::NicReceive) => Ok(Direction::Receive),
         Some(FlowTableType::NicTransmit) => Ok(Direction::Transmit),
+        Some(FlowTableType::RdmaReceive) => Ok(Direction::RdmaReceive),
+        Some(FlowTableType::RdmaTransmit) => Ok(Direction::RdmaTransmit),
         _ => Err(Syndrome::FlowTableType),
     }
 }
 
 fn properties(device: &Device, direction: Direction) -> &FlowTablePropLayout {
+    let caps = &device.caps.flow_table;
     match direction {
-        Direction::Receive => device.caps.flow_table.flow_table_properties_nic_receive(),
-        Direction::Transmit => device.caps.flow_table.flow_table_properties_nic_transmit(),
+        Direction::Receive => caps.flow_table_properties_nic_receive(),
+        Direction::Transmit => caps.flow_table_properties_nic_transmit(),
+        Direction::RdmaReceive => caps.flow_table_properties_nic_receive_rdma(),
+        Direction::RdmaTransmit => caps.flow_table_properties_nic_transmit_rdma(),
     }
 }
 
@@ -70,6 +75,8 @@ pub(super) fn limits(
         log_entry_counters: properties.log_max_flow_counter(),
         log_rewrites: properties.log_max_modify_header_context(),
         rewrite_actions: properties.max_modify_header_actions(),
+        // Where QPs send there is no other domain that packets could go to.
+        switch_domain: direction == Direction::RdmaReceive && properties.table_miss_action_domain(),
         modify_entry: properties.flow_modify_en(),
         several_tirs: device.caps.flow_table.nic_rx_multi_path_tirs(),
         tirs_and_tables: device.caps.flow_table.nic_rx_multi_path_tirs_fts(),
@@ -161,23 +168,28 @@ pub(super) fn set_root(
 }
 
 /// Where a table's misses go.
-fn miss(context: &FlowTableContext) -> core::result::Result<Option<u32>, Syndrome> {
+fn miss(limits: &Limits, context: &FlowTableContext) -> core::result::Result<Miss, Syndrome> {
     let action = FlowTableMiss::from_number(context.table_miss_action());
     match (action, context.table_miss_id()) {
-        (Some(FlowTableMiss::Default), 0) => Ok(None),
-        (Some(FlowTableMiss::Forward), table) => Ok(Some(table)),
+        (Some(FlowTableMiss::Default), 0) => Ok(Miss::Default),
+        (Some(FlowTableMiss::Forward), table) => Ok(Miss::Table(table)),
+        (Some(FlowTableMiss::SwitchDomain), 0) if limits.switch_domain => Ok(Miss::SwitchDomain),
         _ => Err(Syndrome::FlowMissAction),
     }
 }
 
-fn table_context(level: u8, log_size: u8, miss: Option<u32>) -> FlowTableContext {
-    let action = miss.map_or(FlowTableMiss::Default, |_| FlowTableMiss::Forward);
+fn table_context(level: u8, log_size: u8, miss: Miss) -> FlowTableContext {
+    let action = match miss {
+        Miss::Default => FlowTableMiss::Default,
+        Miss::Table(_) => FlowTableMiss::Forward,
+        Miss::SwitchDomain => FlowTableMiss::SwitchDomain,
+    };
     let mut context = FlowTableContext::ZERO;
     context
         .set_level(level)
         .set_log_size(log_size)
         .set_table_miss_action(action.number())
-        .set_table_miss_id(miss.unwrap_or(0));
+        .set_table_miss_id(miss.table().unwrap_or(0));
     context
 }
 
@@ -189,7 +201,7 @@ pub(super) fn create_table(
     let limits = scope!(call.input).check(device)?;
     let context = call.input.flow_table_context();
     let (level, log_size) = (context.level(), context.log_size());
-    let miss = miss(context)?;
+    let miss = miss(&limits, context)?;
     let plain = table_context(level, log_size, miss);
     if context != &plain {
         return Err(Syndrome::FlowTableFeature.into());
@@ -248,12 +260,12 @@ pub(super) fn modify_table(
     call: Call<'_, ModifyFlowTableIn>,
 ) -> Result {
     let number = call.input.table_id();
-    scope!(call.input).check_table(device, number)?;
+    let limits = scope!(call.input).check_table(device, number)?;
     if call.input.modify_field_select() != MODIFY_MISS {
         return Err(Syndrome::FlowModifyFields.into());
     }
     let mut context = checked_table(device, io, number)?;
-    let miss = miss(call.input.flow_table_context())?;
+    let miss = miss(&limits, call.input.flow_table_context())?;
     device.steering.set_miss(number, miss)?;
     context = table_context(context.level(), context.log_size(), miss);
     let place = device.steering.table(number)?.place;
@@ -281,7 +293,7 @@ pub(super) fn create_group(
 ) -> Result {
     let input = call.input;
     let table = input.table_id();
-    scope!(input).check_table(device, table)?;
+    let direction = scope!(input).check_table(device, table)?.direction;
     if input.group_type() != 0
         || input.match_definer_id() != 0
         || input.source_eswitch_owner_vhca_id_valid()
@@ -290,7 +302,7 @@ pub(super) fn create_group(
     }
     let (first, last) = (input.start_flow_index(), input.end_flow_index());
     let enable = input.match_criteria_enable();
-    let mask = Mask::new(enable, input.match_criteria())?;
+    let mask = Mask::new(direction, enable, input.match_criteria())?;
     let number = device.steering.plan_group(table, first, last)?;
     let context = group_context(table, first, last);
     let place = device.store(io, ObjectKind::FlowGroup, number, &context)?;

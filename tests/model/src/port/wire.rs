@@ -6,6 +6,7 @@ use crate::port::vport::Kind;
 use crate::roce::env::{Encapsulation, QpKind};
 use crate::roce::packet::{Packet, ParseError};
 use crate::roce::transport::{GSI_QPN, SMI_QPN};
+use crate::steering::{Direction, Verdict};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
 /// What the RDMA part of the device did with a frame.
@@ -204,6 +205,9 @@ impl Device {
         let (gid, version, kind) = destination(&path.encapsulation);
         let qpn = packet.repr.bth.destination_qpn;
         if qpn == MULTICAST_QPN {
+            if let Some(outcome) = self.steer_received(frame) {
+                return outcome;
+            }
             return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
                 RdmaOutcome::Delivered
             } else {
@@ -223,6 +227,9 @@ impl Device {
         if !known {
             return RdmaOutcome::Foreign;
         }
+        if let Some(outcome) = self.steer_received(frame) {
+            return outcome;
+        }
         let qpn = if qpn == 1 {
             match self.gsi {
                 Some(qpn) if self.vport.tables.admits(packet.repr.bth.pkey) => qpn,
@@ -232,6 +239,15 @@ impl Device {
             qpn
         };
         to_rdma(self.deliver_to(io, qpn, &packet))
+    }
+
+    /// Takes a packet through the tables of RDMA. `None` if it goes on to its QP.
+    fn steer_received(&mut self, frame: &[u8]) -> Option<RdmaOutcome> {
+        match self.steering.rdma(Direction::RdmaReceive, frame, 0) {
+            Verdict::Passed => None,
+            Verdict::Dropped => Some(RdmaOutcome::Dropped),
+            Verdict::Switched => Some(RdmaOutcome::Foreign),
+        }
     }
 
     pub(crate) fn deliver_to(&mut self, io: &mut Io<'_>, qpn: u32, packet: &Packet<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! What groups ask of a frame's headers: masks over fields in words, so that a group's entries are found by hashing.
 
-use crate::steering::headers::Headers;
+use crate::steering::Direction;
+use crate::steering::headers::{self, Headers};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::flow::{FteMatchParam, FteMatchSetLyr24, FteMatchSetMisc};
 
@@ -33,6 +34,22 @@ pub(crate) fn of_frame(headers: &Headers, inner: Option<&Headers>) -> Fields {
     words(&headers.layer(), &headers.misc(), &inside)
 }
 
+/// Adds what RDMA's tables match beside the headers: the opcode and the QP of the base transport header (IBTA 9.2), and the
+/// QP that sends.
+pub(crate) fn add_transport(fields: &mut Fields, frame: &[u8], headers: &Headers, qpn: u32) {
+    let Some(transport) = headers::base_transport(frame, headers) else {
+        return;
+    };
+    let mut misc = FteMatchSetMisc::ZERO;
+    misc.set_source_sqn(qpn)
+        .set_bth_opcode(transport.opcode)
+        .set_bth_dst_qp(transport.destination_qp);
+    let added = words(&FteMatchSetLyr24::ZERO, &misc, &FteMatchSetLyr24::ZERO);
+    for (field, added) in fields.iter_mut().zip(added) {
+        *field |= added;
+    }
+}
+
 /// The fields in a command, which must be all that is there.
 pub(crate) fn of_command(param: &FteMatchParam) -> Result<Fields, Syndrome> {
     if param.0[0xc0..].iter().any(|&byte| byte != 0) {
@@ -52,8 +69,8 @@ pub(crate) fn to_command(fields: &Fields, param: &mut FteMatchParam) {
     }
 }
 
-/// Every bit that [`of_frame`] can set.
-fn matchable() -> Fields {
+/// Every bit that [`of_frame`] can set, and [`add_transport`] for RDMA's tables, whose packets have nothing inside.
+fn matchable(direction: Direction) -> Fields {
     let mut outer = FteMatchSetLyr24::ZERO;
     outer
         .set_smac_47_16(u32::MAX)
@@ -87,7 +104,14 @@ fn matchable() -> Fields {
         .set_outer_second_cfi(true)
         .set_outer_second_vid(0xfff)
         .set_outer_ipv6_flow_label(0xf_ffff);
-    words(&outer, &misc, &outer)
+    if !direction.is_rdma() {
+        return words(&outer, &misc, &outer);
+    }
+    misc.set_bth_opcode(u8::MAX).set_bth_dst_qp(0xff_ffff);
+    if direction == Direction::RdmaTransmit {
+        misc.set_source_sqn(0xff_ffff);
+    }
+    words(&outer, &misc, &FteMatchSetLyr24::ZERO)
 }
 
 /// The bits that say which kind of tag there is: customer's and service's, of the first, of the second, and of the first
@@ -130,7 +154,11 @@ pub(crate) struct Mask {
 
 impl Mask {
     /// Criteria from a command.
-    pub(crate) fn new(enable: u8, criteria: &FteMatchParam) -> Result<Self, Syndrome> {
+    pub(crate) fn new(
+        direction: Direction,
+        enable: u8,
+        criteria: &FteMatchParam,
+    ) -> Result<Self, Syndrome> {
         if enable & !(OUTER_HEADERS | MISC_PARAMETERS | INNER_HEADERS) != 0 {
             return Err(Syndrome::FlowGroupCriteria);
         }
@@ -147,7 +175,7 @@ impl Mask {
         }
         if bits
             .iter()
-            .zip(matchable())
+            .zip(matchable(direction))
             .any(|(asked, can)| asked & !can != 0)
         {
             return Err(Syndrome::FlowField);

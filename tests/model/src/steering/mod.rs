@@ -1,14 +1,14 @@
-//! Flow steering: which receive queues a frame goes to, and what becomes of one that is sent.
+//! Flow steering: which receive queues a frame goes to, what becomes of one that is sent, and of RDMA's packets.
 //!
 //! Pure: it uses frames and numbers only. Tables stand on levels and lead to higher ones of their direction only, so that a
 //! walk ends; the entry with the lowest index takes a frame, and what no entry takes goes where the table's misses go. Without
-//! such a place it goes nowhere if it was received, and out of the port if it is sent.
+//! such a place it goes nowhere if it was received, and out of the port if it is sent; RDMA's packets go on to their QPs.
 
 use crate::memory::pages::Place;
 use crate::objects::table::Table;
 use crate::syndrome::Syndrome;
 use counter::Counters;
-pub(crate) use direction::Direction;
+pub(crate) use direction::{Direction, Miss};
 use group::{Destination, Entry, Group, action};
 use matching::{Fields, Mask};
 use rewrite::Rewrite;
@@ -23,6 +23,8 @@ pub(crate) mod rewrite;
 #[cfg(test)]
 mod tests;
 mod walk;
+
+pub(crate) use walk::Verdict;
 
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(crate) struct Limits {
     pub(crate) log_rewrites: u8,
     /// Actions of one list of changes to headers.
     pub(crate) rewrite_actions: u8,
+    /// Misses may go to another domain.
+    pub(crate) switch_domain: bool,
     /// Entries may be modified.
     pub(crate) modify_entry: bool,
     /// An entry may have several TIRs.
@@ -69,7 +73,7 @@ pub(crate) struct FlowTable {
     pub(crate) level: u8,
     pub(crate) log_size: u8,
     /// Where frames go that no entry takes.
-    pub(crate) miss: Option<u32>,
+    pub(crate) miss: Miss,
     pub(crate) place: Place,
     /// Groups by their first index.
     groups: BTreeMap<u32, u32>,
@@ -104,9 +108,9 @@ pub(crate) struct Steering {
     groups: Table<Group>,
     pub(crate) counters: Counters,
     /// Of each direction.
-    roots: [Root; 2],
+    roots: [Root; Direction::COUNT],
     /// Tables of each direction by level.
-    levels: [BTreeSet<(u8, u32)>; 2],
+    levels: [BTreeSet<(u8, u32)>; Direction::COUNT],
     /// How many destinations of entries a TIR is.
     tirs: HashMap<u32, u32>,
     entries: usize,
@@ -123,7 +127,7 @@ impl Default for Steering {
             tables: Table::new(1, 1 << 16),
             groups: Table::new(1, 1 << 16),
             counters: Counters::default(),
-            roots: [Root::Lowest; 2],
+            roots: [Root::Lowest; Direction::COUNT],
             levels: Default::default(),
             tirs: HashMap::new(),
             entries: 0,
@@ -182,7 +186,7 @@ impl Steering {
         limits: &Limits,
         level: u8,
         log_size: u8,
-        miss: Option<u32>,
+        miss: impl Into<Miss>,
     ) -> Result<u32, Syndrome> {
         if level > limits.max_level {
             return Err(Syndrome::FlowTableLevel);
@@ -190,7 +194,7 @@ impl Steering {
         if log_size > limits.log_table_size.min(31) {
             return Err(Syndrome::FlowTableSize);
         }
-        if let Some(miss) = miss {
+        if let Some(miss) = miss.into().table() {
             self.lead(limits.direction, level, miss)?;
         }
         if self.tables.len() >> limits.log_tables.min(31) != 0 {
@@ -207,9 +211,10 @@ impl Steering {
         direction: Direction,
         level: u8,
         log_size: u8,
-        miss: Option<u32>,
+        miss: impl Into<Miss>,
         place: Place,
     ) {
+        let miss = miss.into();
         let table = FlowTable {
             direction,
             level,
@@ -221,7 +226,7 @@ impl Steering {
         };
         if let Some(number) = self.tables.insert(table) {
             self.levels[direction as usize].insert((level, number));
-            self.lean(miss, 1);
+            self.lean(miss.table(), 1);
         }
     }
 
@@ -233,11 +238,12 @@ impl Steering {
     }
 
     /// Lets a table's misses go elsewhere.
-    pub(crate) fn set_miss(&mut self, number: u32, miss: Option<u32>) -> Result<(), Syndrome> {
+    pub(crate) fn set_miss(&mut self, number: u32, miss: impl Into<Miss>) -> Result<(), Syndrome> {
+        let miss = miss.into();
         let &FlowTable {
             direction, level, ..
         } = self.table(number)?;
-        if let Some(miss) = miss {
+        if let Some(miss) = miss.table() {
             self.lead(direction, level, miss)?;
         }
         let table = self
@@ -245,8 +251,8 @@ impl Steering {
             .get_mut(number)
             .ok_or(Syndrome::FlowTableUnknown)?;
         let old = core::mem::replace(&mut table.miss, miss);
-        self.lean(old, -1);
-        self.lean(miss, 1);
+        self.lean(old.table(), -1);
+        self.lean(miss.table(), 1);
         Ok(())
     }
 
@@ -271,7 +277,7 @@ impl Steering {
         if let Some(table) = self.tables.remove(number) {
             let direction = table.direction as usize;
             self.levels[direction].remove(&(table.level, number));
-            self.lean(table.miss, -1);
+            self.lean(table.miss.table(), -1);
             if self.roots[direction] == Root::Table(number) {
                 self.roots[direction] = Root::Lowest;
             }
@@ -412,7 +418,7 @@ impl Steering {
         tir_exists: &dyn Fn(u32) -> bool,
     ) -> Result<(), Syndrome> {
         let mut verdicts = action::DROP | action::FORWARD;
-        if limits.direction == Direction::Transmit {
+        if limits.direction != Direction::Receive {
             verdicts |= action::ALLOW;
         }
         let known = verdicts | action::COUNT | action::MODIFY_HEADER;
@@ -462,8 +468,8 @@ impl Steering {
                 }
             }
         }
-        // A frame that is sent has one way.
-        if limits.direction == Direction::Transmit && (tirs != 0 || entry.destinations.len() > 1)
+        // A frame that is sent has one way, and so has a packet of RDMA.
+        if limits.direction != Direction::Receive && (tirs != 0 || entry.destinations.len() > 1)
             || tirs > 1 && !limits.several_tirs
             || tirs != 0 && tirs < entry.destinations.len() && !limits.tirs_and_tables
         {

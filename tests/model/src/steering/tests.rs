@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     log_destinations: 8,
     log_entry_counters: 2,
     log_rewrites: 4,
+    switch_domain: false,
     rewrite_actions: 8,
     modify_entry: true,
     several_tirs: true,
@@ -34,7 +35,7 @@ fn criteria(set: impl FnOnce(&mut FteMatchParam)) -> Box<FteMatchParam> {
 
 fn mask(set: impl FnOnce(&mut FteMatchParam)) -> Mask {
     let param = criteria(set);
-    Mask::new(OUTER_HEADERS | MISC_PARAMETERS, &param).unwrap()
+    Mask::new(Direction::Receive, OUTER_HEADERS | MISC_PARAMETERS, &param).unwrap()
 }
 
 fn value(set: impl FnOnce(&mut FteMatchParam)) -> Fields {
@@ -43,8 +44,9 @@ fn value(set: impl FnOnce(&mut FteMatchParam)) -> Fields {
 
 #[test]
 fn criteria_that_cannot_be_matched() {
-    let refused =
-        |enable: u8, set: fn(&mut FteMatchParam)| Mask::new(enable, &criteria(set)).unwrap_err();
+    let refused = |enable: u8, set: fn(&mut FteMatchParam)| {
+        Mask::new(Direction::Receive, enable, &criteria(set)).unwrap_err()
+    };
     assert_eq!(refused(8, |_| ()), Syndrome::FlowGroupCriteria);
     assert_eq!(refused(0x80, |_| ()), Syndrome::FlowGroupCriteria);
     assert_eq!(
@@ -77,7 +79,7 @@ fn criteria_that_cannot_be_matched() {
     );
     // A reserved bit between the fields.
     assert_eq!(refused(3, |p| p.0[0x1a] = 1), Syndrome::FlowField);
-    assert!(Mask::new(3, &FteMatchParam::ZERO).is_ok());
+    assert!(Mask::new(Direction::Receive, 3, &FteMatchParam::ZERO).is_ok());
 }
 
 /// Steering with everything on one table of a level.
@@ -592,7 +594,7 @@ fn lookup_finds_what_a_scan_finds() {
             let group = lab.group(
                 table,
                 (range * 128, range * 128 + 99),
-                Mask::new(7, &criteria).unwrap(),
+                Mask::new(Direction::Receive, 7, &criteria).unwrap(),
             );
             let bits = matching::of_command(&criteria).unwrap();
             for _ in 0..rng.below(6) {

@@ -3,7 +3,7 @@
 use super::group::{Destination, action};
 use super::headers::Headers;
 use super::matching;
-use super::{Direction, Hit, Rewritten, Steering};
+use super::{Direction, Hit, Miss, Rewritten, Steering};
 use crate::ethernet::frame::Start;
 
 /// Tables that one frame may come through, with entries that send it to several.
@@ -26,6 +26,17 @@ enum End {
     Allowed,
     /// No entry took it, and misses of the table go nowhere.
     Missed,
+    /// No entry took it, and misses of the table go to another domain.
+    Switched,
+}
+
+/// What becomes of a RoCE packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    Dropped,
+    /// It is for Ethernet's tables.
+    Switched,
 }
 
 impl Steering {
@@ -36,7 +47,7 @@ impl Steering {
         let Some(start) = self.start(Direction::Receive) else {
             return;
         };
-        self.walk(start, frame, inside, |end, flow_tag, rewritten| {
+        self.walk(start, frame, inside, None, |end, flow_tag, rewritten| {
             if let End::Tir(tir) = end {
                 hits.push(Hit {
                     tir,
@@ -60,7 +71,7 @@ impl Steering {
         self.rewritten.clear();
         let mut sent = None;
         let inside = inside(frame);
-        self.walk(start, frame, inside, |_, _, rewritten| {
+        self.walk(start, frame, inside, None, |_, _, rewritten| {
             sent = Some(rewritten)
         });
         if let Some(nth) = sent.flatten() {
@@ -69,14 +80,32 @@ impl Steering {
         sent.is_some()
     }
 
-    /// Takes a frame through the tables from one on. `inside` is where the packet starts that is
-    /// inside of a tunnel's; `end` is called with how each way ends that no entry closes, the frame's tag then, and what it has
-    /// become.
+    /// What becomes of a RoCE packet, which goes through the tables of RDMA before its QP is looked for or after one has sent
+    /// it; counts it on the way. `qpn` is the QP that sends it.
+    pub(crate) fn rdma(&mut self, direction: Direction, frame: &[u8], qpn: u32) -> Verdict {
+        let Some(start) = self.start(direction) else {
+            return Verdict::Passed;
+        };
+        self.rewritten.clear();
+        let mut verdict = Verdict::Dropped;
+        self.walk(start, frame, None, Some(qpn), |end, _, _| {
+            verdict = match end {
+                End::Switched => Verdict::Switched,
+                End::Allowed | End::Missed | End::Tir(_) => Verdict::Passed,
+            };
+        });
+        verdict
+    }
+
+    /// Takes a frame through the tables from one on. `inside` is where the packet starts that is inside of a tunnel's; `qpn` is
+    /// RDMA's only, and the QP that sends; `end` is called with how each way ends that no entry closes, the frame's tag then,
+    /// and what it has become.
     fn walk(
         &mut self,
         start: u32,
         frame: &[u8],
         inside: Option<Start>,
+        qpn: Option<u32>,
         mut end: impl FnMut(End, u32, Option<usize>),
     ) {
         let Some(headers) = Headers::parse(frame) else {
@@ -84,7 +113,10 @@ impl Steering {
         };
         // Of what is inside nothing is ever changed, so that it need not be looked at again.
         let inner = inside.and_then(|start| Headers::parse_inner(frame, start));
-        let fields = matching::of_frame(&headers, inner.as_ref());
+        let mut fields = matching::of_frame(&headers, inner.as_ref());
+        if let Some(qpn) = qpn {
+            matching::add_transport(&mut fields, frame, &headers, qpn);
+        }
         self.steps.clear();
         self.steps.push(Step {
             table: start,
@@ -116,8 +148,9 @@ impl Steering {
                 .next()
             else {
                 match table.miss {
-                    Some(table) => self.steps.push(Step { table, ..step }),
-                    None => end(End::Missed, step.tag, step.rewritten),
+                    Miss::Table(table) => self.steps.push(Step { table, ..step }),
+                    Miss::Default => end(End::Missed, step.tag, step.rewritten),
+                    Miss::SwitchDomain => end(End::Switched, step.tag, step.rewritten),
                 }
                 continue;
             };

@@ -11,6 +11,7 @@ pub(crate) mod ethertype {
     pub(crate) const IPV6: u16 = 0x86dd;
     pub(crate) const CVLAN: u16 = 0x8100;
     pub(crate) const SVLAN: u16 = 0x88a8;
+    pub(crate) const ROCE: u16 = 0x8915;
 }
 
 pub(crate) mod protocol {
@@ -315,6 +316,30 @@ fn transport(frame: &[u8], ip: &Network) -> Option<Transport> {
         source: short(segment, 0)?,
         destination: short(segment, 2)?,
         flags: if tcp { short(segment, 12)? & 0x1ff } else { 0 },
+    })
+}
+
+/// What tables look at of a base transport header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BaseTransport {
+    pub(crate) opcode: u8,
+    pub(crate) destination_qp: u32,
+}
+
+/// The base transport header of a RoCE packet: behind UDP (IBTA Annex A17), or behind a GRH (Annex A16).
+pub(crate) fn base_transport(frame: &[u8], headers: &Headers) -> Option<BaseTransport> {
+    const ROCE_PORT: u16 = 4791;
+    let at = match (headers.ethertype, headers.transport, headers.network) {
+        (ethertype::ROCE, _, _) => ETHERNET + 4 * headers.tags.iter().flatten().count() + 40,
+        (_, Some(transport), Some(ip)) if !transport.tcp && transport.destination == ROCE_PORT => {
+            ip.payload + 8
+        }
+        _ => return None,
+    };
+    let header: [u8; 12] = array(frame, at)?;
+    Some(BaseTransport {
+        opcode: header[0],
+        destination_qp: u32::from_be_bytes([0, header[5], header[6], header[7]]),
     })
 }
 
