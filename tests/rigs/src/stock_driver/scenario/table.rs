@@ -307,6 +307,17 @@ pub(in super::super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "rdma-counters",
+        about: "mlx5_ib's optional counters of RDMA's packets, which are rules in flow tables, against what perftest sends",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            script: include_str!("../scripts/rdma_counters.sh"),
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "tunnel",
         about: "TCP in VXLAN and GRE: large sends and checksums of inner headers, verified on the other side",
         functions: 2,
