@@ -4,7 +4,9 @@ if [ "$me" = 0 ]; then
 fi
 step 120 'ports come up' "$osm"'; until_true "active mlx5_0 && active mlx5_1"; ibstat'
 step 60 'topology' 'ibnetdiscover'
-step 60 'links' 'iblinkinfo'
+# Both ends of every cable are at EDR, and no port's mask and speeds contradict each other.
+step 60 'links' 'iblinkinfo > /run/links; cat /run/links
+    [ "$(grep -c "25.78125 Gbps Active" /run/links)" = 8 ] && ! grep -q -e "10.0 Gbps" -e "Could be" /run/links'
 step 60 'switches by record' 'saquery SWIR'
 step 60 'switch itself' 'smpquery nodeinfo $(ibnetdiscover | sed -n "s/^Switch.* lid \([0-9]*\) .*/\1/p")'
 step 60 'errors' 'ibqueryerrors'

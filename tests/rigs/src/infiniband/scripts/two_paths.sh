@@ -4,7 +4,9 @@ if [ "$me" = 0 ]; then
 fi
 step 120 'port comes up' "$osm"'; until_true "active mlx5_0"; ibstat mlx5_0 1'
 step 60 'topology' 'ibnetdiscover'
-step 60 'links' 'iblinkinfo'
+# Both ends of every cable are at EDR, and no port's mask and speeds contradict each other.
+step 60 'links' 'iblinkinfo > /run/links; cat /run/links
+    [ "$(grep -c "25.78125 Gbps Active" /run/links)" = 8 ] && ! grep -q -e "10.0 Gbps" -e "Could be" /run/links'
 step 60 'interface' 'ip addr add 10.1.0.$((me + 1))/24 dev ib0 && ip link set ib0 up &&
     until_true "[ \"\$(cat /sys/class/net/ib0/carrier)\" = 1 ]"'
 barrier
