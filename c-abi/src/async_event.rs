@@ -16,6 +16,7 @@ use crate::hca::Hca;
 use crate::qp::QpObject;
 use crate::registry::Objects;
 use crate::srq::SrqObject;
+use crate::work_queue::WqObject;
 
 /// What an event of a context is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub(crate) enum Subject {
     Cq(*const CqObject),
     Qp(*const QpObject),
     Srq(*const SrqObject),
+    Wq(*const WqObject),
     Port(u8),
 }
 
@@ -48,6 +50,7 @@ impl Subject {
                 Self::Cq(cq) => &(*cq).async_acks,
                 Self::Qp(qp) => &(*qp).acks,
                 Self::Srq(srq) => &(*srq).acks,
+                Self::Wq(wq) => &(*wq).acks,
                 Self::Port(_) => return,
             }
         };
@@ -92,6 +95,10 @@ fn item(objects: &Objects, event: &AsyncEvent) -> Option<AsyncItem> {
         }
         AsyncEvent::SrqError { srqn } => (IBV_EVENT_SRQ_ERR, srq(srqn)?),
         AsyncEvent::SrqLimitReached { srqn } => (IBV_EVENT_SRQ_LIMIT_REACHED, srq(srqn)?),
+        AsyncEvent::WqFatal { rqn } => {
+            let wq = *objects.wqs.get(&rqn.number())?;
+            (IBV_EVENT_WQ_FATAL, Subject::Wq(wq))
+        }
         AsyncEvent::DeviceFatal(_) => (IBV_EVENT_DEVICE_FATAL, Subject::Port(0)),
         // What libibverbs has no name for: a port that is initialised, and what later versions of the driver add.
         _ => return None,
@@ -114,6 +121,7 @@ pub(crate) fn deliver(hca: &Hca, event: &AsyncEvent) {
                 Subject::Cq(cq) => (*cq).ex.context,
                 Subject::Qp(qp) => (*qp).ex.qp_base.context,
                 Subject::Srq(srq) => (*srq).c.context,
+                Subject::Wq(wq) => (*wq).c.context,
                 Subject::Port(_) => {
                     for context in &objects.contexts {
                         (**context).events.push(item);
@@ -153,6 +161,9 @@ pub unsafe extern "C" fn ibv_get_async_event(
             },
             Subject::Srq(srq) => async_element {
                 srq: srq.cast_mut().cast(),
+            },
+            Subject::Wq(wq) => async_element {
+                wq: wq.cast_mut().cast(),
             },
             Subject::Port(port) => async_element {
                 port_num: port.into(),
@@ -194,6 +205,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                 | IBV_EVENT_PATH_MIG_ERR
                 | IBV_EVENT_QP_LAST_WQE_REACHED => Subject::Qp(element.qp.cast()),
                 IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Subject::Srq(element.srq.cast()),
+                IBV_EVENT_WQ_FATAL => Subject::Wq(element.wq.cast()),
                 _ => Subject::Port(0),
             };
             subject.count(true);
@@ -228,6 +240,7 @@ pub unsafe extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         IBV_EVENT_QP_LAST_WQE_REACHED => c"last WQE reached",
         IBV_EVENT_CLIENT_REREGISTER => c"client reregistration",
         IBV_EVENT_GID_CHANGE => c"GID table change",
+        IBV_EVENT_WQ_FATAL => c"WQ fatal",
         _ => c"unknown",
     };
     text.as_ptr()

@@ -13,6 +13,7 @@ use crate::cq::CqObject;
 use crate::failure::lock;
 use crate::qp::QpObject;
 use crate::srq::SrqObject;
+use crate::work_queue::WqObject;
 
 /// Pointers to objects, each valid for as long as it is in here.
 #[derive(Default)]
@@ -25,6 +26,7 @@ pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, *const CqObject>,
     pub(crate) qps: HashMap<u32, *const QpObject>,
     pub(crate) srqs: HashMap<u32, *const SrqObject>,
+    pub(crate) wqs: HashMap<u32, *const WqObject>,
     /// Ids of the connection manager by the QP of their connection.
     pub(crate) cm_ids: HashMap<u32, CmId>,
 }

@@ -17,6 +17,8 @@ use crate::abi::numbers::*;
 use crate::abi::objects::ibv_context;
 use crate::abi::requests::ibv_recv_wr;
 use crate::abi::work_queue::*;
+use crate::acks::Acks;
+use crate::async_event::Subject;
 use crate::context::context;
 use crate::cq::cq;
 use crate::data_lock::DataLock;
@@ -24,6 +26,7 @@ use crate::failure::{Errno, Result, as_errno, as_pointer};
 use crate::hca::P;
 use crate::pd::pd;
 use crate::receive::receives;
+use crate::registry::take_out;
 
 /// The largest table that the system's interface takes: `IB_USER_VERBS_MAX_LOG_IND_TBL_SIZE`.
 const MAX_LOG_TABLE: u32 = 0x0d;
@@ -65,11 +68,13 @@ impl Users {
 /// A receive queue. Posting takes its lock, and so does everything else.
 #[repr(C)]
 pub(crate) struct WqObject {
-    c: ibv_wq,
+    pub(crate) c: ibv_wq,
     /// `None` once it is destroyed.
     queue: DataLock<Option<RawPacketQp<'static, P>>>,
     /// Tables that name it.
     users: Users,
+    /// Asynchronous events that were handed out.
+    pub(crate) acks: Acks,
 }
 
 /// The object behind a receive queue of C.
@@ -145,8 +150,14 @@ pub(crate) unsafe extern "C" fn create_wq(
             c,
             queue: DataLock::new(Some(queue)),
             users: Users::default(),
+            acks: Acks::default(),
         };
-        Ok(Box::into_raw(Box::new(object)).cast())
+        let pointer = Box::into_raw(Box::new(object));
+        context
+            .hca
+            .registry
+            .with(|objects| objects.wqs.insert(number, pointer.cast_const()));
+        Ok(pointer.cast())
     })
 }
 
@@ -226,6 +237,14 @@ pub(crate) unsafe extern "C" fn destroy_wq(of: *mut ibv_wq) -> c_int {
         let object = unsafe { wq(of) }?;
         object.users.none()?;
         let queue = object.queue.lock().take().ok_or(Errno::EINVAL)?;
+        // SAFETY: the context is there longer than its queues.
+        let context = unsafe { context(object.c.context) }?;
+        let pointer: *const WqObject = object;
+        // The queue has its number for as long as it is here.
+        context
+            .hca
+            .registry
+            .with(|objects| take_out(&mut objects.wqs, object.c.wq_num, pointer));
         // What the firmware does not give up stays with the device.
         if let Err(error) = queue.destroy() {
             log::error!("a receive queue: {error}");
@@ -235,6 +254,10 @@ pub(crate) unsafe extern "C" fn destroy_wq(of: *mut ibv_wq) -> c_int {
         if let Ok(cq) = unsafe { cq(object.c.cq) } {
             cq.forget_destroyed();
         }
+        context
+            .events
+            .remove(|event| event.subject == Subject::Wq(pointer));
+        object.acks.wait();
         // SAFETY: the caller's promise: it was made by `create_wq`.
         drop(unsafe { Box::from_raw(of.cast::<WqObject>()) });
         Ok(())

@@ -173,6 +173,7 @@ pub const IBV_EVENT_SRQ_LIMIT_REACHED: c_int = 15;
 pub const IBV_EVENT_QP_LAST_WQE_REACHED: c_int = 16;
 pub const IBV_EVENT_CLIENT_REREGISTER: c_int = 17;
 pub const IBV_EVENT_GID_CHANGE: c_int = 18;
+pub const IBV_EVENT_WQ_FATAL: c_int = 19;
 
 pub const RDMA_PS_IPOIB: c_int = 0x0002;
 pub const RDMA_PS_TCP: c_int = 0x0106;

@@ -470,6 +470,7 @@ pub union async_element {
     pub cq: *mut ibv_cq,
     pub qp: *mut ibv_qp,
     pub srq: *mut ibv_srq,
+    pub wq: *mut super::work_queue::ibv_wq,
     pub port_num: c_int,
 }
 

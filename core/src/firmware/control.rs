@@ -396,6 +396,9 @@ impl Dispatch<'_> {
             }
             (EventType::SqDrained, Queue::Qp(qpn)) => AsyncEvent::SqDrained { qpn },
             (EventType::WqCatastrophic, Queue::Qp(qpn)) => AsyncEvent::QpFatal { qpn },
+            (EventType::WqCatastrophic, Queue::Rq(number)) => AsyncEvent::WqFatal {
+                rqn: bareverbs_firmware_cmds::numbers::Rqn::from_low_bits(number),
+            },
             (EventType::WqInvalidRequest, Queue::Qp(qpn)) => AsyncEvent::QpRequestError { qpn },
             (EventType::WqAccessError, Queue::Qp(qpn)) => AsyncEvent::QpAccessError { qpn },
             (EventType::SrqLastWqe, Queue::Qp(qpn)) => AsyncEvent::QpLastWqeReached { qpn },
@@ -414,7 +417,7 @@ impl Dispatch<'_> {
     fn push(&mut self, event: AsyncEvent) {
         if self.events.push_back(event).is_err() {
             *self.dropped += 1;
-            log::warn!("asynchronous event {event:?} is lost: they are not taken");
+            log::warn!("no room for event {event:?}: it is lost");
         }
     }
 }

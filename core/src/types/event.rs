@@ -1,6 +1,6 @@
 //! Asynchronous events: what `ibv_get_async_event` reports.
 
-use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Srqn};
+use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Rqn, Srqn};
 
 use crate::types::error::DeviceError;
 
@@ -111,6 +111,11 @@ pub enum AsyncEvent {
     SrqLimitReached {
         /// Which SRQ.
         srqn: Srqn,
+    },
+    /// A receive queue by itself, or that of a raw packet QP, is in error, and no completion says so.
+    WqFatal {
+        /// Which receive queue: [`RawPacketQp::receive_number`](crate::RawPacketQp::receive_number).
+        rqn: Rqn,
     },
     /// The device no longer works.
     DeviceFatal(DeviceError),

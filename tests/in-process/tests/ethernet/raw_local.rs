@@ -2,8 +2,9 @@
 //! a rule whose removal is refused.
 
 use bareverbs_core::{
-    Access, Buffer, Cq, CqInit, FlowAttr, FlowError, FlowSpec, HashedPackets, QpAttrMask, QpCap,
-    QpInitAttr, QpInitHandles, QpState, RawPacketError, RssHash, SendFlags, WcOpcode,
+    Access, AsyncEvent, Buffer, Cq, CqInit, FlowAttr, FlowError, FlowSpec, HashedPackets,
+    QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpState, RawPacketError, RssHash, SendFlags,
+    WcOpcode,
 };
 use connectx_model::{CommandFault, CommandRule, Status};
 
@@ -226,6 +227,99 @@ fn work_queues_of_a_table() {
         }
         assert_eq!(cq.garbage_completions(), 0);
     });
+}
+
+/// Queues of a CQ that overruns: each that gets a frame which cannot be completed says so, once, and the others do not.
+#[test]
+fn work_queues_without_a_cq_are_in_error() {
+    const SEED: u64 = 0x4a56;
+    println!("seed {SEED:#x}");
+    let mut random = Random(SEED);
+    let (mut failed, mut spared) = (0, 0);
+    for _ in 0..12 {
+        lab(|lab| {
+            let side = &lab.sides[1];
+            let domain = domain(lab, 1);
+            let entries = 1 + random.below(15) as u32;
+            let mut cq = side.device.create_cq(CqInit::new(entries)).unwrap();
+            let buffer = side.pd.alloc_buffer(2048, Access::LOCAL_WRITE).unwrap();
+            let mut queues: Vec<RawQp<'_>> = (0..4)
+                .map(|_| {
+                    let mut handles = QpInitHandles {
+                        send_cq: cq.handle(),
+                        recv_cq: cq.handle(),
+                        srq: None,
+                        cap: QpCap {
+                            max_recv_wr: 64,
+                            max_recv_sge: 1,
+                            ..CAP
+                        },
+                        sq_sig_all: false,
+                    };
+                    domain
+                        .create_work_queue_by_handles(&side.pd, &mut handles)
+                        .unwrap()
+                })
+                .collect();
+            for queue in &mut queues {
+                let ready = QpAttrMask::STATE | QpAttrMask::PORT;
+                queue.modify(&attr(QpState::Init), ready).unwrap();
+                for wr_id in 0..64 {
+                    let sge = buffer.sge(0, 2048).unwrap();
+                    queue.recv_queue().post(wr_id, &[sge]).unwrap();
+                }
+            }
+            let numbers: Vec<_> = queues
+                .iter()
+                .map(|queue| queue.receive_number().unwrap())
+                .collect();
+            let table = domain.create_indirection_table(&numbers, 16).unwrap();
+            let hash = RssHash::all_of(HashedPackets::UdpIpv4);
+            let target = domain.create_hashed_target(&table, &hash).unwrap();
+            let mut slots = SLOTS;
+            let mut flows = domain.create_flow_table(&mut slots, 5).unwrap();
+            let specs = [FlowSpec::to_mac(domain.mac())];
+            let _rule = flows
+                .create_flow(target.number(), &FlowAttr::normal(&specs))
+                .unwrap();
+            let mut peer = lab.queue(0, INIT);
+            let mut hit = Vec::new();
+            for _ in 0..entries + random.below(8) as u32 {
+                let packet = Packet {
+                    v6: false,
+                    vlan: None,
+                    protocol: UDP,
+                    ..Packet::draw(&mut random, domain.mac())
+                };
+                send(&mut peer, &packet.frame(lab.sides[0].mac));
+                lab.pause(MS);
+                let value = toeplitz(&hash.key, &packet.hash_input(true));
+                hit.push(numbers[value as usize % 16 % 4]);
+            }
+            let mut taken = 0;
+            while let Ok(Some(found)) = cq.poll() {
+                assert_eq!(found.to_wc().qp_num.number(), hit[taken].number());
+                taken += 1;
+            }
+            let mut expected: Vec<u32> = hit[taken..].iter().map(|it| it.number()).collect();
+            expected.sort_unstable();
+            expected.dedup();
+            let mut said = Vec::new();
+            while let Some(event) = side.device.next_async_event() {
+                if let AsyncEvent::WqFatal { rqn } = event {
+                    said.push(rqn.number());
+                }
+            }
+            said.sort_unstable();
+            assert_eq!(
+                said, expected,
+                "{entries} entries, {taken} of {hit:?} taken"
+            );
+            failed += said.len();
+            spared += numbers.len() - said.len();
+        });
+    }
+    assert!(failed > 5 && spared > 5, "{failed} {spared}");
 }
 
 /// What the firmware does not take away holds on, and can be taken away later.

@@ -7,7 +7,9 @@ use super::rss::{self, Hash};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::objects::cqe::{entry, put_error};
+use crate::objects::eq::event;
 use crate::objects::mkey::Right;
+use crate::objects::qp::EVENT_RQ;
 use crate::objects::wqe::{next_wqe, scatter_list};
 use crate::roce::env::{AccessError, Counter, RecvWork, Segment, Syndrome};
 use crate::steering::Hit;
@@ -16,6 +18,7 @@ use bareverbs_firmware_cmds::cqe::{
     l3_header, l4_header,
 };
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
+use bareverbs_firmware_cmds::eq::QpEvents;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::SEGMENT_UNIT;
 
@@ -383,6 +386,7 @@ impl Device {
         }
         put_tunnel(&mut cqe, facts);
         if self.complete(io, cqn, &mut cqe, false).is_err() {
+            self.rq_event(io, number);
             self.fail_rq(io, number);
         }
     }
@@ -423,10 +427,21 @@ impl Device {
             count.set_consumed_strides(used);
             count.write(&mut cqe);
         }
-        if self.complete(io, cqn, &mut cqe, false).is_err()
-            && let Some(rq) = self.nic.rqs.get_mut(number)
-        {
-            rq.state = QueueState::Error;
+        if self.complete(io, cqn, &mut cqe, false).is_err() {
+            self.rq_event(io, number);
+            if let Some(rq) = self.nic.rqs.get_mut(number) {
+                rq.state = QueueState::Error;
+            }
+        }
+    }
+
+    /// Says that a queue stops without a completion. One in error has stopped before.
+    fn rq_event(&mut self, io: &mut Io<'_>, number: u32) {
+        let rq = self.nic.rqs.get(number);
+        if rq.is_some_and(|rq| rq.state == QueueState::Ready) {
+            let mut data = QpEvents::ZERO;
+            data.set_type(EVENT_RQ).set_qpn_rqn_sqn(number);
+            self.event(io, event::WQ_CATAS, 0, &data.0);
         }
     }
 

@@ -38,6 +38,7 @@ pub(crate) mod receive {
 
 /// Resource types in asynchronous events.
 pub(crate) const EVENT_QP: u8 = 0;
+pub(crate) const EVENT_RQ: u8 = 1;
 pub(crate) const EVENT_SRQ: u8 = 3;
 
 /// A send queue basic block.

@@ -467,6 +467,66 @@ static void tags(struct side *from, struct side *to)
 	CHECK(!ibv_destroy_qp(strips));
 }
 
+/* A receive queue whose CQ overruns: an event names it, and what it was is known before it is acknowledged. */
+static void fatal(struct side *from, struct side *to)
+{
+	struct ibv_cq *cq = ibv_create_cq(to->context, 1, NULL, NULL, 0);
+	CHECK(cq);
+	struct ibv_wq_init_attr init = { .wq_type = IBV_WQT_RQ, .max_wr = 64, .max_sge = 1, .pd = to->pd, .cq = cq };
+	struct ibv_wq *wq = ibv_create_wq(to->context, &init);
+	CHECK(wq);
+	struct ibv_wq_attr ready = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY };
+	CHECK(!ibv_modify_wq(wq, &ready));
+	struct ibv_rwq_ind_table_init_attr one = { .ind_tbl = &wq };
+	struct ibv_rwq_ind_table *only = ibv_create_rwq_ind_table(to->context, &one);
+	CHECK(only);
+	struct ibv_qp_init_attr_ex hash = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE,
+		.pd = to->pd,
+		.rwq_ind_tbl = only,
+		.rx_hash_conf = {
+			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+			.rx_hash_key_len = sizeof key,
+			.rx_hash_key = key,
+		},
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(to->context, &hash);
+	CHECK(qp);
+	struct ibv_flow *flow = rule(qp, 3, NULL);
+	CHECK(flow);
+	for (int i = 0; i < 32; i++) {
+		struct ibv_sge sge;
+		struct ibv_recv_wr *bad, wr = receive(to, &sge);
+		CHECK(!ibv_post_wq_recv(wq, &wr, &bad));
+	}
+	/* More than any size that one entry may be rounded up to. */
+	for (int i = 0; i < 32; i++) {
+		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
+		send_frame(from, source, destination, 0);
+	}
+	int of_cq = 0, of_wq = 0;
+	while (!of_cq || !of_wq) {
+		struct ibv_async_event event;
+		CHECK(!ibv_get_async_event(to->context, &event));
+		if (event.event_type == IBV_EVENT_CQ_ERR) {
+			CHECK(event.element.cq == cq);
+			of_cq++;
+		} else if (event.event_type == IBV_EVENT_WQ_FATAL) {
+			CHECK(event.element.wq == wq);
+			CHECK(!strcmp(ibv_event_type_str(event.event_type), "WQ fatal"));
+			of_wq++;
+		}
+		ibv_ack_async_event(&event);
+	}
+	CHECK(of_cq == 1 && of_wq == 1);
+	CHECK(!ibv_destroy_flow(flow));
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_destroy_rwq_ind_table(only));
+	CHECK(!ibv_destroy_wq(wq));
+	CHECK(!ibv_destroy_cq(cq));
+}
+
 int main(void)
 {
 	static struct side sides[2];
@@ -477,6 +537,7 @@ int main(void)
 	hashed(&sides[0], &sides[1]);
 	tags(&sides[0], &sides[1]);
 	counted(&sides[0], &sides[1]);
+	fatal(&sides[0], &sides[1]);
 	close_side(&sides[1]);
 	close_side(&sides[0]);
 	printf("queues, hashes, marks, tags and counters work\n");
