@@ -501,18 +501,24 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         // SAFETY: the caller's promise.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
         let has = |flag: u32| attr.comp_mask & flag != 0;
-        if attr.comp_mask & !KNOWN != 0
-            || has(IBV_QP_INIT_ATTR_CREATE_FLAGS)
-                && attr.create_flags & !IBV_QP_CREATE_CVLAN_STRIPPING != 0
-        {
+        if attr.comp_mask & !KNOWN != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let strip_vlan = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0;
+        let flags = match has(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
+            true => attr.create_flags,
+            false => 0,
+        };
         let hashes = has(IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE);
-        if strip_vlan && (hashes || attr.qp_type != IBV_QPT_RAW_PACKET) {
-            // Of QPs that hash, the receive queues have the flag.
+        // Frames that a raw packet QP sends to a group never come back to it (`raw`). Of QPs that hash, the receive queues have
+        // the flag for tags.
+        let known = match attr.qp_type == IBV_QPT_RAW_PACKET && !hashes {
+            true => IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_CVLAN_STRIPPING,
+            false => 0,
+        };
+        if flags & !known != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
+        let strip_vlan = flags & IBV_QP_CREATE_CVLAN_STRIPPING != 0;
         let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
         if send_ops.is_some_and(|ops| !wr::has_operations(attr.qp_type, ops)) {
             return Err(Errno::EOPNOTSUPP);

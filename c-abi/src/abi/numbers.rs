@@ -63,6 +63,7 @@ pub const IBV_QP_INIT_ATTR_IND_TABLE: u32 = 1 << 4;
 pub const IBV_QP_INIT_ATTR_RX_HASH: u32 = 1 << 5;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
+pub const IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: u32 = 1 << 1;
 pub const IBV_QP_CREATE_CVLAN_STRIPPING: u32 = 1 << 9;
 pub const IBV_WQT_RQ: c_int = 0;
 pub const IBV_WQ_INIT_ATTR_FLAGS: u32 = 1 << 0;

@@ -441,7 +441,7 @@ static void tags(struct side *from, struct side *to)
 	init.qp_type = IBV_QPT_RAW_PACKET;
 	init.create_flags |= IBV_QP_CREATE_SCATTER_FCS;
 	REFUSED(ibv_create_qp_ex(to->context, &init), EOPNOTSUPP);
-	init.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
+	init.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING | IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 	struct ibv_qp *strips = ibv_create_qp_ex(to->context, &init);
 	CHECK(strips);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
