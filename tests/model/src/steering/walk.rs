@@ -82,7 +82,17 @@ impl Steering {
 
     /// What becomes of a RoCE packet, which goes through the tables of RDMA before its QP is looked for or after one has sent
     /// it; counts it on the way. `qpn` is the QP that sends it.
+    #[inline]
     pub(crate) fn rdma(&mut self, direction: Direction, frame: &[u8], qpn: u32) -> Verdict {
+        // Mostly there are none, and every packet asks.
+        match self.levels[direction as usize].is_empty() {
+            true => Verdict::Passed,
+            false => self.through_rdma(direction, frame, qpn),
+        }
+    }
+
+    #[inline(never)]
+    fn through_rdma(&mut self, direction: Direction, frame: &[u8], qpn: u32) -> Verdict {
         let Some(start) = self.start(direction) else {
             return Verdict::Passed;
         };
