@@ -138,6 +138,40 @@ fn frames_come_round_to_other_domains() {
     });
 }
 
+/// Receive queues of one CQ, ready, with 64 receives each into the same place.
+fn work_queues<'d>(
+    lab: &Lab<'d>,
+    domain: &Domain<'d>,
+    cq: &Cq<'d, Seam>,
+    buffer: &Buffer<'d, Seam>,
+) -> Vec<RawQp<'d>> {
+    let make = |_| {
+        let mut handles = QpInitHandles {
+            send_cq: cq.handle(),
+            recv_cq: cq.handle(),
+            srq: None,
+            cap: QpCap {
+                max_recv_wr: 64,
+                max_recv_sge: 1,
+                ..CAP
+            },
+            sq_sig_all: false,
+        };
+        let queue = domain.create_work_queue_by_handles(&lab.sides[1].pd, &mut handles);
+        assert_eq!(handles.cap.max_send_wr, 0);
+        let mut queue = queue.unwrap();
+        assert_eq!(queue.target(), Err(RawPacketError::NoReceiveQueue));
+        let ready = QpAttrMask::STATE | QpAttrMask::PORT;
+        queue.modify(&attr(QpState::Init), ready).unwrap();
+        for wr_id in 0..64 {
+            let sge = buffer.sge(0, 2048).unwrap();
+            queue.recv_queue().post(wr_id, &[sge]).unwrap();
+        }
+        queue
+    };
+    (0..4).map(make).collect()
+}
+
 /// Receive queues of a table get the frames whose hash names them.
 #[test]
 fn work_queues_of_a_table() {
@@ -149,33 +183,7 @@ fn work_queues_of_a_table() {
         let domain = domain(lab, 1);
         let mut cq = side.device.create_cq(CqInit::new(256)).unwrap();
         let buffer = side.pd.alloc_buffer(2048, Access::LOCAL_WRITE).unwrap();
-        let mut queues: Vec<RawQp<'_>> = (0..4)
-            .map(|_| {
-                let mut handles = QpInitHandles {
-                    send_cq: cq.handle(),
-                    recv_cq: cq.handle(),
-                    srq: None,
-                    cap: QpCap {
-                        max_recv_wr: 64,
-                        max_recv_sge: 1,
-                        ..CAP
-                    },
-                    sq_sig_all: false,
-                };
-                let queue = domain.create_work_queue_by_handles(&side.pd, &mut handles);
-                assert_eq!(handles.cap.max_send_wr, 0);
-                queue.unwrap()
-            })
-            .collect();
-        for queue in &mut queues {
-            assert_eq!(queue.target(), Err(RawPacketError::NoReceiveQueue));
-            let ready = QpAttrMask::STATE | QpAttrMask::PORT;
-            queue.modify(&attr(QpState::Init), ready).unwrap();
-            for wr_id in 0..64 {
-                let sge = buffer.sge(0, 2048).unwrap();
-                queue.recv_queue().post(wr_id, &[sge]).unwrap();
-            }
-        }
+        let mut queues = work_queues(lab, &domain, &cq, &buffer);
         let numbers: Vec<_> = queues
             .iter()
             .map(|queue| queue.receive_number().unwrap())
@@ -243,32 +251,7 @@ fn work_queues_without_a_cq_are_in_error() {
             let entries = 1 + random.below(15) as u32;
             let mut cq = side.device.create_cq(CqInit::new(entries)).unwrap();
             let buffer = side.pd.alloc_buffer(2048, Access::LOCAL_WRITE).unwrap();
-            let mut queues: Vec<RawQp<'_>> = (0..4)
-                .map(|_| {
-                    let mut handles = QpInitHandles {
-                        send_cq: cq.handle(),
-                        recv_cq: cq.handle(),
-                        srq: None,
-                        cap: QpCap {
-                            max_recv_wr: 64,
-                            max_recv_sge: 1,
-                            ..CAP
-                        },
-                        sq_sig_all: false,
-                    };
-                    domain
-                        .create_work_queue_by_handles(&side.pd, &mut handles)
-                        .unwrap()
-                })
-                .collect();
-            for queue in &mut queues {
-                let ready = QpAttrMask::STATE | QpAttrMask::PORT;
-                queue.modify(&attr(QpState::Init), ready).unwrap();
-                for wr_id in 0..64 {
-                    let sge = buffer.sge(0, 2048).unwrap();
-                    queue.recv_queue().post(wr_id, &[sge]).unwrap();
-                }
-            }
+            let queues = work_queues(lab, &domain, &cq, &buffer);
             let numbers: Vec<_> = queues
                 .iter()
                 .map(|queue| queue.receive_number().unwrap())
