@@ -35,7 +35,7 @@ use ending::Ending;
 use options::{PortType, Serve};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Write;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
@@ -228,9 +228,25 @@ fn attend(server: &Server, mut backend: Backend, index: usize) -> String {
             Ok(Ok(())) => log::info!("function {index}: the client left"),
             // A socket that cannot even accept fails at once and for ever; a client's error ends with the client.
             Ok(Err(vfio_user::Error::SocketAccept(error))) => return error.to_string(),
+            Ok(Err(error)) if is_gone(&error) => {
+                log::info!("function {index}: the client left at once: {error}");
+            }
             Ok(Err(error)) => log::warn!("function {index}: {error}"),
             Err(_) => log::error!("function {index}: the client made the server panic"),
         }
         backend.disconnect();
     }
+}
+
+/// Whether the client ended with a request unanswered, or with an answer unread, as a process does that is killed.
+fn is_gone(error: &vfio_user::Error) -> bool {
+    let error = match error {
+        vfio_user::Error::ReceiveWithFd(error) => &io::Error::from_raw_os_error(error.errno()),
+        vfio_user::Error::StreamRead(error) | vfio_user::Error::StreamWrite(error) => error,
+        _ => return false,
+    };
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
 }

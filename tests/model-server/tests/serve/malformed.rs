@@ -5,6 +5,8 @@ use crate::raw::{self, NO_REPLY, Raw, message, words};
 use crate::support::{Server, in_time};
 use connectx_model::link::rng::Rng;
 use std::fs::File;
+use std::io::Read;
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -200,6 +202,25 @@ fn descriptors_that_are_no_memory_are_refused() {
     client.send_with(&irqs(0, 16), &[event; 17]);
     in_time("17 descriptors", || client.drain().ok());
     in_time("the next client", || server.assert_serves());
+}
+
+#[test]
+fn a_client_that_was_killed_is_no_warning() {
+    let server = Server::start(1, &[]);
+    let request = words(raw::GET_INFO, 0, &[16, 0, 0, 0]);
+    // One that took a part of the answer only, and one that takes none.
+    let mut client = Raw::connect(&server.socket(0));
+    client.send(&request).0.read_exact(&mut [0]).unwrap();
+    drop(client);
+    server.expect_log(&["INFO", "left at once", "Connection reset"]);
+    let mut client = Raw::connect(&server.socket(0));
+    client.0.shutdown(Shutdown::Read).unwrap();
+    client.send(&request);
+    server.expect_log(&["INFO", "left at once", "Broken pipe"]);
+    drop(client);
+    in_time("the next client", || server.assert_serves());
+    let log = server.log();
+    assert!(!log.iter().any(|line| line.contains("WARN")), "{log:#?}");
 }
 
 #[test]

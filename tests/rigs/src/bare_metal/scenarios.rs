@@ -134,10 +134,9 @@ impl Model {
     pub(super) fn end(self, scene: &mut Scene<'_>, allowed: &[&str]) -> Result<(), String> {
         let log = self.server.stop()?;
         fs::remove_dir_all(&self.sockets).map_err(|error| error.to_string())?;
-        // A panic has no level in front.
-        let harmless = ["[INFO", "[DEBUG", "[TRACE"].iter().chain(allowed);
-        let is_warning = |line: &&String| !harmless.clone().any(|text| line.contains(text));
-        let first: Vec<&String> = log.iter().filter(is_warning).take(10).collect();
+        let is_allowed = |line: &str| allowed.iter().any(|text| line.contains(text));
+        let is_wrong = |line: &&String| Server::is_warning(line) && !is_allowed(line);
+        let first: Vec<&String> = log.iter().filter(is_wrong).take(10).collect();
         let name = scene.name;
         scene.outcome.check(first.is_empty(), || {
             format!("{name}: the model warns: {first:#?}")

@@ -141,6 +141,14 @@ impl Server {
             fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         Ok(text.lines().map(str::to_string).collect())
     }
+
+    /// Whether a line of the model's log is a warning, an error, or a part of a panic, which has no level in front.
+    pub(crate) fn is_warning(line: &str) -> bool {
+        // What vfio_user says of a machine that was ended before it took an answer.
+        const LEFT: &str = "Error writing to stream: Broken pipe";
+        let levels = ["[INFO", "[DEBUG", "[TRACE"];
+        !levels.iter().any(|level| line.starts_with(level)) && !line.contains(LEFT)
+    }
 }
 
 /// The state of a thread.

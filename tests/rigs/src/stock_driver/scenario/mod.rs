@@ -117,12 +117,7 @@ impl Scenario {
             });
         }
         let mut complaints = Vec::new();
-        for line in &log {
-            // A panic has no level in front.
-            let harmless = ["[INFO", "[DEBUG", "[TRACE"];
-            if harmless.iter().any(|level| line.starts_with(level)) {
-                continue;
-            }
+        for line in log.iter().filter(|line| Server::is_warning(line)) {
             let allowance = self
                 .model_may_warn
                 .iter()
