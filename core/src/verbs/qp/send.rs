@@ -326,60 +326,71 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         data: &D,
         fixed: impl FnOnce(Wqe<'_>),
     ) -> Result<(), PostError> {
-        let (at, data) = ((self.cursor, self.head), *data);
+        let data = *data;
         let request = Request {
             wr_id,
             opcode: opcode as u8,
             imm,
             flags,
         };
-        let queue = &mut *self.queue;
-        let is_full = self.head == queue.limit;
-        if T::DYNAMIC && !is_full {
-            // Before the address needs all registers. The poller does not read it until the work request is posted.
-            queue.ring.record_id(self.head, wr_id);
-        }
-        if is_full
-            || !data.is_usual::<T, FIXED>(
-                queue.max_sge,
-                queue.short_inline,
-                queue.ring.wqe(self.cursor),
-            )
-        {
-            let (cursor, head) = at;
-            queue.late = Late {
-                cursor,
-                head,
-                opcode: opcode as u8,
-                imm,
-                flags,
-                last: 0,
-            };
-            // A single work request is the first of its batch, which is known when this is compiled; so nothing comes
-            // behind the call.
-            let alone = core::mem::replace(&mut self.first, false);
-            let posted = if alone {
-                queue.post_alone::<FIXED, D, _>(wr_id, fixed, data.parts())
-            } else {
-                queue.post_late::<FIXED, D, _>(wr_id, fixed, data.parts())
-            };
-            if posted.is_ok() {
-                let Late {
-                    cursor, head, last, ..
-                } = queue.late;
-                (self.cursor, self.head) = (cursor, head);
-                if alone {
-                    self.from = head;
-                } else {
-                    self.last = last;
-                }
+        let is_full = self.head == self.queue.limit;
+        if T::DYNAMIC {
+            // Before the address needs all registers.
+            if is_full {
+                return self.build_late::<FIXED, D>(&request, data, fixed);
             }
-            return posted;
+            // The poller does not read it until the work request is posted.
+            self.queue.ring.record_id(self.head, wr_id);
         }
-        (self.cursor, self.last) = queue.write::<FIXED, true, D>(at, &request, data, fixed);
+        let (max_sge, short_inline) = (self.queue.max_sge, self.queue.short_inline);
+        let wqe = self.queue.ring.wqe(self.cursor);
+        if is_full || !data.is_usual::<T, FIXED>(max_sge, short_inline, wqe) {
+            return self.build_late::<FIXED, D>(&request, data, fixed);
+        }
+        let at = (self.cursor, self.head);
+        (self.cursor, self.last) = self.queue.write::<FIXED, true, D>(at, &request, data, fixed);
         self.head = self.head.wrapping_add(1);
         self.first = false;
         Ok(())
+    }
+
+    /// The same where it takes more than that.
+    #[inline(always)]
+    fn build_late<const FIXED: usize, D: Payload>(
+        &mut self,
+        request: &Request,
+        data: D,
+        fixed: impl FnOnce(Wqe<'_>),
+    ) -> Result<(), PostError> {
+        let queue = &mut *self.queue;
+        queue.late = Late {
+            cursor: self.cursor,
+            head: self.head,
+            opcode: request.opcode,
+            imm: request.imm,
+            flags: request.flags,
+            last: 0,
+        };
+        // A single work request is the first of its batch, which is known when this is compiled; so nothing comes
+        // behind the call.
+        let alone = core::mem::replace(&mut self.first, false);
+        let posted = if alone {
+            queue.post_alone::<FIXED, D, _>(request.wr_id, fixed, data.parts())
+        } else {
+            queue.post_late::<FIXED, D, _>(request.wr_id, fixed, data.parts())
+        };
+        if posted.is_ok() {
+            let Late {
+                cursor, head, last, ..
+            } = queue.late;
+            (self.cursor, self.head) = (cursor, head);
+            if alone {
+                self.from = head;
+            } else {
+                self.last = last;
+            }
+        }
+        posted
     }
 
     /// Whether a request with `AT` bytes before this data is posted without a call.
