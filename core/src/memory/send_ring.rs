@@ -56,6 +56,9 @@ impl Cursor {
         Self(ControlWord::of_queue(qpn).0.rotate_left(Self::ROTATED))
     }
 
+    /// Of no queue.
+    pub(crate) const NONE: Self = Self(0);
+
     /// The first block of this queue.
     pub(crate) const fn start(self) -> Self {
         Self(self.0 << (64 - Self::COUNTER) >> (64 - Self::COUNTER))
@@ -206,6 +209,23 @@ impl SendRing {
             first,
             offset,
         }
+    }
+
+    /// The WQE that starts here, if its second block lies before the ring's end.
+    #[inline(always)]
+    pub(crate) fn wqe_of_two(&self, cursor: Cursor) -> Option<Wqe<'_>> {
+        // Fewer instructions than to mask the first block and to compare it with the last.
+        let second = (cursor.offset() + BLOCK) & self.mask();
+        if second == 0 {
+            return None;
+        }
+        let offset = second - BLOCK;
+        Some(Wqe {
+            ring: self,
+            // SAFETY: the second block lies inside the ring and is not its first, so that another one lies before it.
+            first: unsafe { self.base.add(offset) },
+            offset,
+        })
     }
 
     /// Where the WQE with this first word (as it lies in memory) starts: bytes behind the ring's start.
@@ -517,9 +537,11 @@ impl Wqe<'_> {
     /// Records only which work request starts here.
     #[inline(always)]
     pub(crate) fn record_head(self, head: u32) {
+        // By the second block, which `wqe_of_two` has in a register.
+        let block = (self.offset + BLOCK) / BLOCK - 1;
         // SAFETY: the masked index lies inside the array (`SendRing::new`).
         unsafe {
-            let at = self.ring.heads.add(self.offset / BLOCK);
+            let at = self.ring.heads.add(block);
             at.as_ref().store(head, Relaxed);
         }
     }

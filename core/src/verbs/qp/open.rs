@@ -163,11 +163,12 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         // comes.
         const { assert!(FIXED <= 64 || T::DYNAMIC) };
         let (at, queue) = (self.next, &*self.queue);
-        self.data = queue.ring.wqe(at).offset() + FIXED;
+        let wqe = queue.ring.wqe(at);
+        self.data = wqe.offset() + FIXED;
         if T::DYNAMIC {
             queue.ring.record_id(self.head, request.wr_id);
         }
-        let written = queue.write::<FIXED, true, _>((at, self.head), request, Nothing, fixed);
+        let written = queue.write::<FIXED, true, _>(wqe, (at, self.head), request, Nothing, fixed);
         (self.next, self.last) = written;
         self.bare = self.last;
         self.head = self.head.wrapping_add(1);
@@ -195,8 +196,8 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
             flags,
         };
         let queue = &*self.queue;
-        let at = (self.next, self.head);
-        let written = queue.write::<SEGMENT_UNIT, false, D>(at, &request, data, |_| {});
+        let (wqe, at) = (queue.ring.wqe(self.next), (self.next, self.head));
+        let written = queue.write::<SEGMENT_UNIT, false, D>(wqe, at, &request, data, |_| {});
         (self.next, self.last) = written;
         self.bare = 0;
         self.head = self.head.wrapping_add(1);

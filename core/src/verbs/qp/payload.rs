@@ -32,7 +32,7 @@ pub trait Payload: sealed::Sealed + Copy {
         short_inline: usize,
         wqe: Wqe<'_>,
     ) -> bool;
-    /// As [`write`](Self::write), for what is usual.
+    /// As [`write`](Self::write), for what is usual in this WQE.
     #[doc(hidden)]
     fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
     /// Why the queue does not take it.
@@ -115,7 +115,8 @@ impl Payload for Sge {
         // The WQE of a connection is always large enough for one entry, whatever was asked for.
         (T::CONNECTED || max_sge != 0)
             && (key_and_length(&self) as u32).cast_signed() > 0
-            && wqe.reaches::<AT>()
+            // An initiator's second block was seen to be there.
+            && (T::DYNAMIC || wqe.reaches::<AT>())
     }
 
     #[inline(always)]

@@ -94,7 +94,11 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, 'd, P, T> {
         Batch {
-            cursor: self.cursor,
+            cursor: if T::DYNAMIC {
+                Cursor::NONE
+            } else {
+                self.cursor
+            },
             head: self.head,
             from: self.head,
             queue: self,
@@ -134,18 +138,32 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         self.capacity.into()
     }
 
+    /// The WQE that starts here; of an initiator only if its second block lies before the ring's end.
+    #[inline(always)]
+    fn wqe(&self, cursor: Cursor) -> Option<Wqe<'_>> {
+        if T::DYNAMIC {
+            self.ring.wqe_of_two(cursor)
+        } else {
+            Some(self.ring.wqe(cursor))
+        }
+    }
+
     /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data. Who calls this for what is usual of an
     /// initiator ([`QpType::DYNAMIC`]) has recorded the identifier.
     #[inline(always)]
     pub(super) fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
         &self,
+        wqe: Wqe<'_>,
         (cursor, head): (Cursor, u32),
         request: &Request,
         data: D,
         fixed: impl FnOnce(Wqe<'_>),
     ) -> (Cursor, u64) {
-        // There is room for a WQE of the largest size from this block on.
-        let wqe = self.ring.wqe(cursor);
+        let wqe = match T::DYNAMIC {
+            true => wqe,
+            // The same; one instruction less of datagrams.
+            false => self.ring.wqe(cursor),
+        };
         // An order that takes few registers: what is short or prepared first, an address vector that is put together last.
         let long = if FIXED < 64 || T::DYNAMIC {
             fixed(wqe);
@@ -204,7 +222,9 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         let data = D::of(data);
         self.find_room(head)?;
         data.check::<T>(self.max_sge, self.max_inline)?;
-        let (cursor, last) = self.write::<FIXED, false, D>((cursor, head), &request, data, fixed);
+        // There is room for a WQE of the largest size from this block on.
+        let (wqe, at) = (self.ring.wqe(cursor), (cursor, head));
+        let (cursor, last) = self.write::<FIXED, false, D>(wqe, at, &request, data, fixed);
         self.late.cursor = cursor;
         self.late.head = head.wrapping_add(1);
         self.late.last = last;
@@ -337,21 +357,37 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         if T::DYNAMIC {
             // Before the address needs all registers.
             if is_full {
+                self.read_cursor();
                 return self.build_late::<FIXED, D>(&request, data, fixed);
             }
             // The poller does not read it until the work request is posted.
             self.queue.ring.record_id(self.head, wr_id);
+            // For the same reason.
+            self.read_cursor();
         }
         let (max_sge, short_inline) = (self.queue.max_sge, self.queue.short_inline);
-        let wqe = self.queue.ring.wqe(self.cursor);
+        let Some(wqe) = self.queue.wqe(self.cursor) else {
+            return self.build_late::<FIXED, D>(&request, data, fixed);
+        };
         if is_full || !data.is_usual::<T, FIXED>(max_sge, short_inline, wqe) {
             return self.build_late::<FIXED, D>(&request, data, fixed);
         }
         let at = (self.cursor, self.head);
-        (self.cursor, self.last) = self.queue.write::<FIXED, true, D>(at, &request, data, fixed);
+        let written = self
+            .queue
+            .write::<FIXED, true, D>(wqe, at, &request, data, fixed);
+        (self.cursor, self.last) = written;
         self.head = self.head.wrapping_add(1);
         self.first = false;
         Ok(())
+    }
+
+    /// Reads the queue's cursor for the first request of an initiator's batch.
+    #[inline(always)]
+    fn read_cursor(&mut self) {
+        if self.first {
+            self.cursor = self.queue.cursor;
+        }
     }
 
     /// The same where it takes more than that.
@@ -397,8 +433,12 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     #[inline(always)]
     pub fn is_usual<const AT: usize>(&self, data: impl Payload) -> bool {
         let queue = &*self.queue;
-        let wqe = queue.ring.wqe(self.cursor);
-        self.head != queue.limit && data.is_usual::<T, AT>(queue.max_sge, queue.short_inline, wqe)
+        let cursor = match T::DYNAMIC && self.first {
+            true => queue.cursor,
+            false => self.cursor,
+        };
+        let usual = |wqe| data.is_usual::<T, AT>(queue.max_sge, queue.short_inline, wqe);
+        self.head != queue.limit && queue.wqe(cursor).is_some_and(usual)
     }
 
     /// Rings the doorbell for what was posted so far.
