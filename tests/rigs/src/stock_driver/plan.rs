@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 /// The script's functions, which here print their steps' names.
 const FUNCTIONS: &str = include_str!("guest/plan.sh");
+/// Those that call them.
+const HELPERS: &str = include_str!("guest/helpers.sh");
 
 /// The names of the steps of a machine, in order.
 pub(super) fn steps(
@@ -16,7 +18,7 @@ pub(super) fn steps(
     for boot in 1..=boots {
         let out = Command::new("sh")
             .args(["-eu", "-c"])
-            .arg(format!("{FUNCTIONS}{script}"))
+            .arg(format!("{HELPERS}{FUNCTIONS}{script}"))
             .env("me", machine.to_string())
             .env("peer", 1_usize.saturating_sub(machine).to_string())
             .env("machines", machines.to_string())

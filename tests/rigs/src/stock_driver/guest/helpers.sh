@@ -81,6 +81,21 @@ netdev() {
     return 1
 }
 
+# roce_up MODULE...: the steps that load the driver with these modules, and bring the port up at 192.168.1.$mine, with $gid;
+# the other machine is $other.
+roce_up() {
+    mine=$((me + 1))
+    other=$((peer + 1))
+    gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
+    step 60 'load' "modprobe mlx5_ib $(printf '&& modprobe %s ' "$@")&& netdev mlx5_core"
+    step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
+        ip address add 192.168.1.'$mine'/24 dev $card &&
+        until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
+    step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
+    barrier
+    step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
+}
+
 # gid_index VERSION TEXT: the index of the first GID with the text in it, of this version of RoCE. There are hundreds, and a
 # process for each takes long.
 gid_index() {

@@ -1,15 +1,5 @@
 # perftest's programs over RoCE. Under emulation their numbers mean nothing; that they complete does.
-mine=$((me + 1))
-other=$((peer + 1))
-
-step 60 'load' 'modprobe mlx5_ib && modprobe ib_uverbs && modprobe rdma_ucm && netdev mlx5_core'
-step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
-    ip address add 192.168.1.'$mine'/24 dev $card &&
-    until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
-gid=0000:0000:0000:0000:0000:ffff:c0a8:010$mine
-step 60 'GIDs' "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
-barrier
-step 60 'ping' "ping -c 1 -w 30 192.168.1.$other"
+roce_up ib_uverbs rdma_ucm
 barrier
 
 # perf READY PROGRAM OPTIONS
