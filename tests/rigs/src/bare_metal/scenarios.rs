@@ -9,7 +9,10 @@ use crate::outcome::Outcome;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// QEMU's exit status when the unikernel reports success, and failure.
 pub(super) const GOOD: i32 = 33;
@@ -26,12 +29,8 @@ pub(super) struct Scenario {
     work: fn(&mut Scene<'_>) -> Result<(), String>,
 }
 
-pub(super) const ALL: &[Scenario] = &[
-    Scenario {
-        name: "conformance",
-        about: "the platform is held against its requirements, polled and by interrupts",
-        work: conformance,
-    },
+/// Those that build other images in the place of the usual ones: nothing else boots meanwhile.
+const BUILDERS: &[Scenario] = &[
     Scenario {
         name: "sizes",
         about: "what each part of the library costs, and that nothing can allocate",
@@ -41,6 +40,20 @@ pub(super) const ALL: &[Scenario] = &[
         name: "tasks",
         about: "a server with async/await: three unikernels are its clients, two of them at once; its size",
         work: |scene| sizes::tasks(scene, several),
+    },
+];
+
+/// The others. The one that takes longest, and waits most of the time, comes first.
+const BOOTS: &[Scenario] = &[
+    Scenario {
+        name: "peer",
+        about: "the peer vanishes: a client reports it and ends, a server goes on with the next client",
+        work: peer,
+    },
+    Scenario {
+        name: "conformance",
+        about: "the platform is held against its requirements, polled and by interrupts",
+        work: conformance,
     },
     Scenario {
         name: "server",
@@ -68,11 +81,6 @@ pub(super) const ALL: &[Scenario] = &[
         work: loss,
     },
     Scenario {
-        name: "peer",
-        about: "the peer vanishes: a client reports it and ends, a server goes on with the next client",
-        work: peer,
-    },
-    Scenario {
         name: "reset",
         about: "a server's function is reset by another driver, or removed from the bus: it restarts, or reports it",
         work: reset,
@@ -84,20 +92,65 @@ pub(super) const ALL: &[Scenario] = &[
     },
 ];
 
+/// How many run at a time.
+const AT_A_TIME: usize = 2;
+
+/// The names of all.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    BUILDERS.iter().chain(BOOTS).map(|known| known.name)
+}
+
+/// Runs those that are wanted, and prints each when it has ended.
+pub(super) fn run(setup: &Setup, wanted: impl Fn(&str) -> bool) -> Result<Outcome, String> {
+    let of = |list: &'static [Scenario]| -> Vec<&Scenario> {
+        list.iter().filter(|known| wanted(known.name)).collect()
+    };
+    let sum = Mutex::new(Outcome::default());
+    for (list, at_a_time) in [(of(BUILDERS), 1), (of(BOOTS), AT_A_TIME)] {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(scenario) = list.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (outcome, report) = scenario.run(setup);
+                let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                print!("{report}");
+                sum.add(outcome);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..at_a_time {
+                scope.spawn(work);
+            }
+        });
+    }
+    sum.into_inner().map_err(|_| "a scenario panicked".into())
+}
+
 impl Scenario {
-    pub(super) fn run(&self, setup: &Setup, outcome: &mut Outcome) {
-        println!("{}: {}", self.name, self.about);
+    /// What it found, and its report.
+    fn run(&self, setup: &Setup) -> (Outcome, String) {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
         let mut scene = Scene {
             setup,
             machines: [Machine::X86; 2],
             name: self.name,
             rounds: 0,
             stack: STACK_BUDGET,
-            outcome,
+            report: String::new(),
+            outcome: &mut outcome,
         };
-        if let Err(why) = (self.work)(&mut scene) {
+        let done = (self.work)(&mut scene);
+        let report = format!(
+            "{}, {} s: {}\n{}",
+            self.name,
+            started.elapsed().as_secs(),
+            self.about,
+            scene.report
+        );
+        if let Err(why) = done {
             outcome.check(false, || format!("{}: {why}", self.name));
         }
+        (outcome, report)
     }
 }
 
@@ -110,6 +163,7 @@ pub(super) struct Scene<'a> {
     rounds: usize,
     /// The budget of the stack, in bytes.
     pub(super) stack: u64,
+    report: String,
     pub(super) outcome: &'a mut Outcome,
 }
 
@@ -146,6 +200,12 @@ impl Model {
 }
 
 impl Scene<'_> {
+    /// Adds a line to its report.
+    pub(super) fn say(&mut self, line: &str) {
+        self.report.push_str(line);
+        self.report.push('\n');
+    }
+
     /// A model of two cards with a cable between them, or of one whose port is on a wire.
     pub(super) fn model(&mut self, functions: usize, arguments: &[&str]) -> Result<Model, String> {
         self.rounds += 1;
@@ -212,11 +272,10 @@ impl Scene<'_> {
         self.outcome.check(used <= budget, || {
             format!("{name}: {who}: the stack's budget is {budget} bytes, and {used} were used")
         });
-        println!(
-            "  {who}: boot to first RDMA operation {}, stack {} of {budget} bytes",
-            micros.unwrap_or("never"),
-            used
-        );
+        let micros = micros.unwrap_or("never");
+        self.say(&format!(
+            "  {who}: boot to first RDMA operation {micros}, stack {used} of {budget} bytes"
+        ));
         Ok(ended)
     }
 
@@ -253,7 +312,7 @@ fn conformance(scene: &mut Scene<'_>) -> Result<(), String> {
             let ended = scene.check(&who, program, GOOD)?;
             scene.expect("the test", &ended, found);
             if let Some(report) = ended.after("conformance: BAR of ") {
-                println!("    BAR of {report}");
+                scene.say(&format!("    BAR of {report}"));
             }
             model.end(scene, &[])?;
         }
@@ -383,7 +442,9 @@ fn blueflame(scene: &mut Scene<'_>) -> Result<(), String> {
                 count.parse().map_err(|_| format!("{name}: {count:?}"))
             };
             let (taken, rung) = (count("blue-flame")?, count("doorbells")?);
-            println!("    function {function}: {taken} of {rung} doorbells brought the WQE");
+            scene.say(&format!(
+                "    function {function}: {taken} of {rung} doorbells brought the WQE"
+            ));
             // Each end sends, reads or writes twice in a ping, or more often. Where the host left the machine alone between two
             // stores the card fetches.
             let expected = if combined { 50..=rung } else { 0..=0 };
@@ -407,7 +468,7 @@ fn loss(scene: &mut Scene<'_>) -> Result<(), String> {
     let log = log.map_err(|error| error.to_string())?;
     let befell = log.lines().find(|line| line.contains(" dropped, "));
     let befell = befell.unwrap_or_default();
-    println!("    {befell}");
+    scene.say(&format!("    {befell}"));
     let all = ["dropped", "duplicated", "reordered", "delayed", "corrupted"];
     let missing = |kind: &&str| !befell.contains(*kind) || befell.contains(&format!(" 0 {kind}"));
     let missing = all.iter().find(|kind| missing(kind));
@@ -444,7 +505,7 @@ fn peer(scene: &mut Scene<'_>) -> Result<(), String> {
     drop(server);
     let ended = scene.check("a client without its server", client, FAILED)?;
     let why = ended.after("failed: ").unwrap_or_default().to_string();
-    println!("    {why}");
+    scene.say(&format!("    {why}"));
     scene.expect("the client", &ended, "failed: ");
     model.end(scene, &[])
 }
@@ -465,7 +526,7 @@ fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
     scene.expect("the client", &client, "rping client: 2000 pings");
     let server = scene.check("the server", server, GOOD)?;
     let why = server.after("attempt 1 failed: ").unwrap_or_default();
-    println!("    {why}");
+    scene.say(&format!("    {why}"));
     scene.expect("the server", &server, "rping server: 2000 pings");
 
     let mut server = scene.boot(&model, 0, "server address=10.0.0.1 interrupts")?;
@@ -473,7 +534,7 @@ fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
     model.server.send("vanish 0")?;
     let server = scene.check("a server whose card fell off the bus", server, FAILED)?;
     let why = server.after("failed: ").unwrap_or_default();
-    println!("    {why}");
+    scene.say(&format!("    {why}"));
     // Before the driver detects the reset, it rings doorbells as before.
     model.end(scene, &["which is no UAR"])
 }

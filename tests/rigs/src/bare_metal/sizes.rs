@@ -71,7 +71,9 @@ pub(super) fn all(scene: &mut Scene<'_>) -> Result<(), String> {
         .try_for_each(|part| one(scene, part, |scene| run(scene, part)));
     image::build(&[MACHINE])?;
     done?;
-    image::refuses_alloc(MACHINE, scene.outcome)
+    let errors = image::refuses_alloc(MACHINE, scene.outcome)?;
+    scene.say(&format!("  a program that names alloc: {errors:?}"));
+    Ok(())
 }
 
 /// The image with tasks, at this work; otherwise as [`all`].
@@ -95,7 +97,7 @@ fn one(
     image::build_with(MACHINE, part.features)?;
     let sections = [".text", ".rodata", ".data", ".bss"];
     let [text, rodata, data, bss] = image::sizes(MACHINE, sections)?;
-    println!("  {}", part.name);
+    scene.say(&format!("  {}", part.name));
     let stack = run(scene)?;
     for (what, bytes, budget) in [
         ("code", text, part.text),
@@ -103,7 +105,10 @@ fn one(
         ("static memory", data + bss, part.fixed),
         ("stack", stack, part.stack),
     ] {
-        println!("    {what:<13} {bytes:>7} bytes of {:>7}", budget << 10);
+        scene.say(&format!(
+            "    {what:<13} {bytes:>7} bytes of {:>7}",
+            budget << 10
+        ));
         scene.outcome.check(bytes <= budget << 10, || {
             let name = part.name;
             format!("{name}: {what} has {bytes} bytes, and {budget} KiB are its budget")
