@@ -11,7 +11,8 @@ use bareverbs_firmware_cmds::flow::{AllocModifyHeaderContextIn, DeallocModifyHea
 
 fn limits(device: &Device, direction: Direction) -> core::result::Result<Limits, Syndrome> {
     let limits = flow::limits(device, direction)?;
-    if limits.rewrite_actions == 0 {
+    // Linux has no way to ask for changes to what RDMA receives (`mlx5_cmd_modify_header_alloc`).
+    if limits.rewrite_actions == 0 || direction == Direction::RdmaReceive {
         return Err(Syndrome::RewriteUnsupported);
     }
     Ok(limits)
@@ -46,7 +47,9 @@ pub(super) fn dealloc(
     io: &mut Io<'_>,
     call: Call<'_, DeallocModifyHeaderContextIn>,
 ) -> Result {
-    limits(device, Direction::Receive).or(limits(device, Direction::Transmit))?;
+    limits(device, Direction::Receive)
+        .or(limits(device, Direction::Transmit))
+        .or(limits(device, Direction::RdmaTransmit))?;
     if call.input.op_mod() != 0 {
         return Err(Syndrome::FlowOpMod.into());
     }

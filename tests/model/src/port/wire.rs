@@ -6,7 +6,7 @@ use crate::port::vport::Kind;
 use crate::roce::env::{Encapsulation, QpKind};
 use crate::roce::packet::{Packet, ParseError};
 use crate::roce::transport::{GSI_QPN, SMI_QPN};
-use crate::steering::{Direction, Verdict};
+use crate::steering::Verdict;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
 /// What the RDMA part of the device did with a frame.
@@ -243,7 +243,7 @@ impl Device {
 
     /// Takes a packet through the tables of RDMA. `None` if it goes on to its QP.
     fn steer_received(&mut self, frame: &[u8]) -> Option<RdmaOutcome> {
-        match self.steering.rdma(Direction::RdmaReceive, frame, 0) {
+        match self.steering.rdma_received(frame) {
             Verdict::Passed => None,
             Verdict::Dropped => Some(RdmaOutcome::Dropped),
             Verdict::Switched => Some(RdmaOutcome::Foreign),

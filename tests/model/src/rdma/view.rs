@@ -8,7 +8,6 @@ use crate::roce::env::{
     AccessError, BadWqe, Counter, Domain, Env, ErrorScope, PathMigration, QpConfig, QpEvent,
     QpState, RecvCompletion, RecvWork, RemoteRight, SendCompletion, SendWork, Syndrome,
 };
-use crate::steering::{Direction, Verdict};
 
 /// Device and host for the time of one call into a transport.
 pub(crate) struct View<'a, 'h> {
@@ -210,8 +209,7 @@ impl Env for View<'_, '_> {
     }
 
     fn transmit(&mut self, frame: &mut Vec<u8>) {
-        let steering = &mut self.device.steering;
-        if steering.rdma(Direction::RdmaTransmit, frame, self.qpn) != Verdict::Passed {
+        if !self.device.steering.rdma_sent(frame, self.qpn) {
             self.device.stats.frames_dropped += 1;
             return;
         }

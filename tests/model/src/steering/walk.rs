@@ -80,31 +80,55 @@ impl Steering {
         sent.is_some()
     }
 
-    /// What becomes of a RoCE packet, which goes through the tables of RDMA before its QP is looked for or after one has sent
-    /// it; counts it on the way. `qpn` is the QP that sends it.
+    /// What becomes of a RoCE packet before its QP is looked for; counts it on the way.
     #[inline]
-    pub(crate) fn rdma(&mut self, direction: Direction, frame: &[u8], qpn: u32) -> Verdict {
-        // Mostly there are none, and every packet asks.
-        match self.levels[direction as usize].is_empty() {
+    pub(crate) fn rdma_received(&mut self, frame: &[u8]) -> Verdict {
+        // Mostly there are no tables, and every packet asks.
+        match self.levels[Direction::RdmaReceive as usize].is_empty() {
             true => Verdict::Passed,
-            false => self.through_rdma(direction, frame, qpn),
+            false => self.through_rdma(Direction::RdmaReceive, frame, 0).0,
+        }
+    }
+
+    /// Whether a RoCE packet is sent that a QP has made, as what it has become then; counts it on the way.
+    #[inline]
+    pub(crate) fn rdma_sent(&mut self, frame: &mut Vec<u8>, qpn: u32) -> bool {
+        match self.levels[Direction::RdmaTransmit as usize].is_empty() {
+            true => true,
+            false => self.change_sent(frame, qpn),
         }
     }
 
     #[inline(never)]
-    fn through_rdma(&mut self, direction: Direction, frame: &[u8], qpn: u32) -> Verdict {
+    fn change_sent(&mut self, frame: &mut Vec<u8>, qpn: u32) -> bool {
+        let (verdict, rewritten) = self.through_rdma(Direction::RdmaTransmit, frame, qpn);
+        if let Some(nth) = rewritten {
+            *frame = self.rewritten.swap_remove(nth).frame;
+        }
+        verdict == Verdict::Passed
+    }
+
+    /// What becomes of a packet, and of [`Steering::rewritten`] what it is then.
+    #[inline(never)]
+    fn through_rdma(
+        &mut self,
+        direction: Direction,
+        frame: &[u8],
+        qpn: u32,
+    ) -> (Verdict, Option<usize>) {
         let Some(start) = self.start(direction) else {
-            return Verdict::Passed;
+            return (Verdict::Passed, None);
         };
         self.rewritten.clear();
-        let mut verdict = Verdict::Dropped;
-        self.walk(start, frame, None, Some(qpn), |end, _, _| {
-            verdict = match end {
+        let mut outcome = (Verdict::Dropped, None);
+        self.walk(start, frame, None, Some(qpn), |end, _, rewritten| {
+            let verdict = match end {
                 End::Switched => Verdict::Switched,
                 End::Allowed | End::Missed | End::Tir(_) => Verdict::Passed,
             };
+            outcome = (verdict, rewritten);
         });
-        verdict
+        outcome
     }
 
     /// Takes a frame through the tables from one on. `inside` is where the packet starts that is inside of a tunnel's; `qpn` is
@@ -186,7 +210,10 @@ impl Steering {
                         rewrite.apply(&mut frame, &headers);
                     }
                     let headers = Headers::parse(&frame).unwrap_or(headers);
-                    let fields = matching::of_frame(&headers, inner.as_ref());
+                    let mut fields = matching::of_frame(&headers, inner.as_ref());
+                    if let Some(qpn) = qpn {
+                        matching::add_transport(&mut fields, &frame, &headers, qpn);
+                    }
                     self.rewritten.push(Rewritten { frame, fields });
                     Some(self.rewritten.len() - 1)
                 }

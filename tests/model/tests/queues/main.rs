@@ -13,6 +13,7 @@ mod force_loopback;
 mod life_times;
 mod management;
 mod queue_pairs;
+mod rdma_changes;
 mod rdma_tables;
 mod registration;
 mod shared_receives;

@@ -25,7 +25,7 @@ const HEADERS: usize = 14 + 20 + 8 + 12 + 4;
 /// Further ones of a packet that starts a write.
 const RETH: usize = 16;
 
-fn config(unit: u8) -> Config {
+pub(super) fn config(unit: u8) -> Config {
     let mut config = Config::new(unit);
     for caps in [&mut config.general, &mut config.general_max] {
         caps.set_max_flow_counter_15_0(0x1000);
@@ -54,7 +54,7 @@ fn config(unit: u8) -> Config {
     config
 }
 
-fn table(node: &mut Node, kind: u8, level: u8, miss: u8) -> Result<u32, Failure> {
+pub(super) fn table(node: &mut Node, kind: u8, level: u8, miss: u8) -> Result<u32, Failure> {
     let mut create = CreateFlowTableIn::new();
     create.set_table_type(kind);
     create
@@ -66,7 +66,7 @@ fn table(node: &mut Node, kind: u8, level: u8, miss: u8) -> Result<u32, Failure>
 }
 
 /// A group of the whole table.
-fn group(
+pub(super) fn group(
     node: &mut Node,
     kind: u8,
     table: u32,
@@ -131,13 +131,13 @@ fn delete(node: &mut Node, rule: &Rule) {
     node.command(&delete).unwrap();
 }
 
-fn counter(node: &mut Node) -> u32 {
+pub(super) fn counter(node: &mut Node) -> u32 {
     let output = node.command(&AllocFlowCounterIn::new()).unwrap();
     output.flow_counter_id()
 }
 
 /// (packets, octets) of a counter.
-fn counted(node: &mut Node, counter: u32) -> (u64, u64) {
+pub(super) fn counted(node: &mut Node, counter: u32) -> (u64, u64) {
     let mut query = QueryFlowCounterIn::new();
     query.set_flow_counter_id(counter);
     let (_, tail) = node.command_with(&query, &[], 16).unwrap();
@@ -145,10 +145,10 @@ fn counted(node: &mut Node, counter: u32) -> (u64, u64) {
     (traffic.packets(), traffic.octets())
 }
 
-struct Rng(u64);
+pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

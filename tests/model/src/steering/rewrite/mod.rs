@@ -65,6 +65,23 @@ fn width(field: HeaderField) -> u32 {
     }
 }
 
+/// Whether the invariant CRC of a RoCE packet covers a field (IBTA 7.8.1, Annex A17): all that may change on the way is masked, and
+/// what is in front of the IP header is not in it.
+fn is_invariant(field: HeaderField) -> bool {
+    !matches!(
+        field,
+        HeaderField::Dmac47_16
+            | HeaderField::Dmac15_0
+            | HeaderField::Smac47_16
+            | HeaderField::Smac15_0
+            | HeaderField::Ethertype
+            | HeaderField::FirstVid
+            | HeaderField::IpDscp
+            | HeaderField::IpTtl
+            | HeaderField::Ipv6HopLimit
+    )
+}
+
 /// As many ones from the lowest bit on.
 fn ones(bits: u32) -> u32 {
     u32::MAX >> (32 - bits)
@@ -114,11 +131,16 @@ fn action(bytes: &[u8]) -> Result<(HeaderField, Change), Syndrome> {
 }
 
 impl Rewrite {
-    /// A list from a command.
+    /// A list from a command. Of RDMA's packets it may change what their invariant CRC does not cover: no source says whether
+    /// a card computes it before or after its tables.
     pub(crate) fn new(direction: Direction, bytes: &[u8]) -> Result<Self, Syndrome> {
+        let actions: Vec<_> = bytes.chunks(EACH).map(action).collect::<Result<_, _>>()?;
+        if direction.is_rdma() && actions.iter().any(|&(field, _)| is_invariant(field)) {
+            return Err(Syndrome::RewriteField);
+        }
         Ok(Self {
             direction,
-            actions: bytes.chunks(EACH).map(action).collect::<Result<_, _>>()?,
+            actions,
             bytes: bytes.to_vec(),
             place: Place::default(),
             users: 0,
