@@ -11,6 +11,7 @@ mod dpdk;
 mod ipxe;
 mod rdma_core_tests;
 mod rdma_core_vfio;
+mod rdma_flows;
 
 use super::stock_driver::{self, Program, Rig, Scenario};
 use crate::outcome::Outcome;
@@ -26,6 +27,7 @@ const SCENARIOS: &[Scenario] = &[
     rdma_core_vfio::SCENARIO,
     ipxe::SCENARIO,
     rdma_core_tests::SCENARIO,
+    rdma_flows::SCENARIO,
 ];
 
 /// What builds the programs of a scenario, below a directory of its own.
@@ -38,6 +40,7 @@ const PROGRAMS: &[(&str, Build)] = &[
     (rdma_core_vfio::SCENARIO.name, rdma_core_vfio::programs),
     (ipxe::SCENARIO.name, ipxe::programs),
     (rdma_core_tests::SCENARIO.name, rdma_core_tests::programs),
+    (rdma_flows::SCENARIO.name, rdma_flows::programs),
 ];
 
 /// Runs all scenarios, or those that are named.
