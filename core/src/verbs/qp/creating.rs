@@ -141,7 +141,10 @@ impl<P: Platform> CreateQpArgs<'_, '_, P> {
             return Err(CreateQpError::OtherDevice);
         }
         if let Some(srq) = self.srq {
-            if !matches!(self.kind, QpKind::Rc | QpKind::Ud | QpKind::Dct) {
+            if !matches!(
+                self.kind,
+                QpKind::Rc | QpKind::Uc | QpKind::Ud | QpKind::Dct
+            ) {
                 return Err(CreateQpError::NoSrq { kind: self.kind });
             }
             if srq.xrc {
