@@ -3,7 +3,8 @@
 //!
 //! One Ethernet segment, without inline headers, for all packets. Behind it each packet is a data segment that names its
 //! memory, or its bytes themselves behind a header of four bytes, padded to units of 16. In the older form the length stands
-//! where an MSS would, and bytes in the WQE are those of all packets, one behind the other.
+//! where an MSS would, and bytes in the WQE are those of all packets, one behind the other; these have their headers in the WQE,
+//! so that DPDK sends them to a ConnectX-4 Lx that demands headers inline (`mlx5_tx_burst_empw_inline`).
 
 use super::checksum::Wanted;
 use super::demand::Asked;
@@ -67,8 +68,8 @@ impl Device {
                 large: false,
             },
         )?;
-        // The segment has no place for the headers of more than one packet.
-        if inline_mode != InlineMode::None
+        // The segment has no place for the headers of more than one packet, and DPDK never makes the newer form with a minimum.
+        if (inline_mode != InlineMode::None && form == Form::Enhanced)
             || EthernetInlineWord::read(segment).inline_hdr_sz() != 0
             || (offload.mss() != 0) != (form == Form::OfOneLength)
             || rest.is_empty()
@@ -94,7 +95,9 @@ impl Device {
                 };
                 rest = rest.get(space..).unwrap_or(&[]);
             } else {
-                gathered = self.gather(io, who, segment, &mut packet, limit);
+                gathered = self
+                    .gather(io, who, segment, &mut packet, limit)
+                    .and_then(|()| self.check_inline(number, inline_mode, &packet, 0));
                 rest = &rest[SEGMENT_UNIT..];
             }
             let length = usize::from(offload.mss());

@@ -295,6 +295,36 @@ fn packets_of_other_lengths_fail() {
     assert_eq!(lab.sent().unwrap().opcode(), SEND_FAILED);
 }
 
+/// Bytes in the WQE have the headers that the card demands in it. How it answers packets elsewhere is not known.
+#[test]
+fn where_headers_are_demanded_packets_of_one_length_stand_in_the_wqe() {
+    let frame = udp_frame(OTHER, OWN, (1, 2), &[7; 40]);
+    let twice = [frame.clone(), frame.clone()];
+    let mut config = Config::new(1);
+    // The Ethernet header.
+    config.ethernet.set_wqe_inline_mode(0);
+    let mut lab = Lab::with(config);
+    let piece = lab.piece(0, &frame);
+    let elsewhere = [data_segment(piece), data_segment(piece)].concat();
+    for (packets, goes) in [(inline(&twice.concat()), true), (elsewhere, false)] {
+        let before = lab.node.model.stats().unknown_answers;
+        let mut segments = ethernet_segment(0, frame.len() as u16, &[], None);
+        segments.extend(packets);
+        post_of_one_length(&mut lab, &segments);
+        let done = lab.sent().unwrap();
+        let sent = std::mem::take(&mut lab.node.host.frames);
+        let unknown = lab.node.model.stats().unknown_answers - before;
+        if goes {
+            assert_eq!((done.opcode(), unknown), (SENT, 0));
+            assert_eq!(sent, twice);
+        } else {
+            let syndrome = (done.opcode(), done.syndrome());
+            assert_eq!((syndrome, unknown), ((SEND_FAILED, OPERATION), 1));
+            assert!(sent.is_empty());
+        }
+    }
+}
+
 #[test]
 fn malformed_multi_packet_wqes_fail() {
     let frame = udp_frame(OTHER, OWN, (1, 2), &[7; 100]);
