@@ -44,8 +44,47 @@ pub(super) const SCENARIO: Scenario = Scenario {
     rounds: &[Boot {
         machines: &[&[0], &[1]],
         script: concat!(
+            "device_arguments=\n",
             include_str!("scripts/testpmd.sh"),
             include_str!("scripts/dpdk.sh")
+        ),
+        limit: 4,
+        ..BOOT
+    }],
+    ..DEFAULT
+};
+
+/// The same without the library's own steering of packets, with which the driver makes its queues, its tables of hashes and its
+/// rules by verbs: work queues, RSS queue pairs and `ibv_create_flow`.
+pub(super) const VERBS: Scenario = Scenario {
+    name: "dpdk-verbs",
+    about: "the same of DPDK's testpmd, by work queues, RSS queue pairs and rules of verbs",
+    functions: 2,
+    roce: false,
+    rounds: &[Boot {
+        machines: &[&[0], &[1]],
+        script: concat!(
+            "device_arguments=,dv_flow_en=0\n",
+            include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/dpdk.sh")
+        ),
+        limit: 4,
+        ..BOOT
+    }],
+    ..DEFAULT
+};
+
+/// What is left where the card has no tables that lead to others: without rules, frames can be sent.
+pub(super) const SEND: Scenario = Scenario {
+    name: "dpdk-send",
+    about: "DPDK's testpmd sends without rules for received frames; Linux counts the same packets and bytes",
+    functions: 2,
+    roce: false,
+    rounds: &[Boot {
+        machines: &[&[0], &[1]],
+        script: concat!(
+            include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/dpdk-send.sh")
         ),
         limit: 4,
         ..BOOT

@@ -22,6 +22,8 @@ pub(crate) const ABOUT: &str = "DPDK's, iPXE's and rdma-core's drivers, and rdma
 /// The scenarios of all drivers, by the driver's name.
 const SCENARIOS: &[Scenario] = &[
     dpdk::SCENARIO,
+    dpdk::VERBS,
+    dpdk::SEND,
     dpdk::COUNT,
     beside_ours::SCENARIO,
     rdma_core_vfio::SCENARIO,
@@ -48,8 +50,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/drivers");
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
     let all = !SCENARIOS.iter().any(|scenario| named(scenario.name));
-    // DPDK's programs are for three scenarios.
-    let with_dpdk = [dpdk::COUNT.name, beside_ours::SCENARIO.name];
+    // DPDK's programs are for five scenarios.
+    let with_dpdk = [
+        dpdk::VERBS.name,
+        dpdk::SEND.name,
+        dpdk::COUNT.name,
+        beside_ours::SCENARIO.name,
+    ];
     let needed = |name: &str| {
         named(name) || name == dpdk::SCENARIO.name && with_dpdk.iter().any(|other| named(other))
     };

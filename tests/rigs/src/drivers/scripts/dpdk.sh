@@ -1,5 +1,5 @@
-# testpmd in both guests, one port each, at the two ends of one cable.
-pmd="$pmd -a 0000:01:00.0 -d /dpdk/librte_net_pcap.so.25"
+# testpmd in both guests, one port each, at the two ends of one cable. $device_arguments are before this script.
+pmd="$pmd -a 0000:01:00.0$device_arguments -d /dpdk/librte_net_pcap.so.25"
 talk="$talk"'
 # same FIGURES FIGURES BYTES: whether the second machine received what the first one sent.
 same() {
