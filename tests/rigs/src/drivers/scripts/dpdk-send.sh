@@ -73,3 +73,18 @@ leave 'a file: quit'
 isolate '9000 bytes' '' '-- -i --total-num-mbufs=8192 --max-pkt-len=9018 --rx-offloads=0x2000 --tx-offloads=0x8000'
 come '9000 bytes: packets' 9014 'set fwd txonly' 'set txpkts 2000,2000,2000,2000,1014'
 leave '9000 bytes: quit'
+
+# Several packets in one request, in the older form if the card has no other; and in the request, as both cards with that form
+# demand headers in it.
+isolate 'several packets' ',txq_mpw_en=1,txqs_min_inline=1,txq_inline_max=128,txq_inline_mpw=128' \
+    '-- -i --total-num-mbufs=4096 --txq=2 --rxq=2 --txonly-multi-flow'
+[ "$me" = 1 ] || step 30 'several packets: function' "$talk
+    tell 'show txq info 0 1' > /run/function
+    case \$(cat /sys/bus/pci/devices/$card/device) in
+    0x1013 | 0x1015) form=Legacy ;;
+    *) form=Enhanced ;;
+    esac
+    awk '/^Burst mode:/ { sub(\"Burst mode: *\", \"\"); print \"note: \" \$0 }' /run/function
+    grep -q \"^Burst mode: \$form MPW\" /run/function"
+come 'several packets' 64 'set fwd txonly'
+leave 'several packets: quit'
