@@ -95,10 +95,14 @@ fn item(objects: &Objects, event: &AsyncEvent) -> Option<AsyncItem> {
         }
         AsyncEvent::SrqError { srqn } => (IBV_EVENT_SRQ_ERR, srq(srqn)?),
         AsyncEvent::SrqLimitReached { srqn } => (IBV_EVENT_SRQ_LIMIT_REACHED, srq(srqn)?),
-        AsyncEvent::WqFatal { rqn } => {
-            let wq = *objects.wqs.get(&rqn.number())?;
-            (IBV_EVENT_WQ_FATAL, Subject::Wq(wq))
-        }
+        // As with Linux's driver, the queue of a raw packet QP is the QP.
+        AsyncEvent::WqFatal { rqn } => match objects.receiving.get(&rqn.number()) {
+            Some(qp) => (IBV_EVENT_QP_FATAL, Subject::Qp(*qp)),
+            None => {
+                let wq = *objects.wqs.get(&rqn.number())?;
+                (IBV_EVENT_WQ_FATAL, Subject::Wq(wq))
+            }
+        },
         AsyncEvent::DeviceFatal(_) => (IBV_EVENT_DEVICE_FATAL, Subject::Port(0)),
         // What libibverbs has no name for: a port that is initialised, and what later versions of the driver add.
         _ => return None,

@@ -220,6 +220,10 @@ impl QpObject {
             wr::offer(&mut ex);
         }
         let number = qp.qpn().number();
+        let receiving = match &qp {
+            AnyQp::Raw(raw) => raw.qp.receive_number().ok(),
+            _ => None,
+        };
         let object = Box::new(Self {
             ex,
             post_send: post::of_type(attr.qp_type),
@@ -236,8 +240,12 @@ impl QpObject {
         let _ = object.with(|_| Ok(()));
         // Those that hash have no number, and nothing happens to them.
         if number != 0 {
-            hca.registry
-                .with(|objects| objects.qps.insert(number, &raw const *object));
+            hca.registry.with(|objects| {
+                objects.qps.insert(number, &raw const *object);
+                if let Some(queue) = receiving {
+                    objects.receiving.insert(queue.number(), &raw const *object);
+                }
+            });
         }
         object
     }
@@ -599,10 +607,12 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let pointer: *const QpObject = object;
         object.destroy()?;
         let number = object.ex.qp_base.qp_num;
-        object
-            .hca
-            .registry
-            .with(|objects| take_out(&mut objects.qps, number, pointer));
+        object.hca.registry.with(|objects| {
+            take_out(&mut objects.qps, number, pointer);
+            if object.ex.qp_base.qp_type == IBV_QPT_RAW_PACKET {
+                objects.receiving.retain(|_, other| *other != pointer);
+            }
+        });
         // What its CQs remember of it is in the way of the next QP, and they may never be polled.
         for cq in [object.ex.qp_base.send_cq, object.ex.qp_base.recv_cq] {
             // SAFETY: the caller's promise: its CQs are there longer than the QP.

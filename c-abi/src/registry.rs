@@ -27,6 +27,8 @@ pub(crate) struct Objects {
     pub(crate) qps: HashMap<u32, *const QpObject>,
     pub(crate) srqs: HashMap<u32, *const SrqObject>,
     pub(crate) wqs: HashMap<u32, *const WqObject>,
+    /// Raw packet QPs by the number of their own receive queue, which the device's events have.
+    pub(crate) receiving: HashMap<u32, *const QpObject>,
     /// Ids of the connection manager by the QP of their connection.
     pub(crate) cm_ids: HashMap<u32, CmId>,
 }

@@ -527,6 +527,52 @@ static void fatal(struct side *from, struct side *to)
 	CHECK(!ibv_destroy_cq(cq));
 }
 
+/* The same of a QP with a receive queue of its own: the event names the QP. */
+static void fatal_for_qp(struct side *from, struct side *to)
+{
+	struct ibv_cq *cq = ibv_create_cq(to->context, 1, NULL, NULL, 0);
+	CHECK(cq);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_recv_wr = 64, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RAW_PACKET,
+	};
+	struct ibv_qp *qp = ibv_create_qp(to->pd, &init);
+	CHECK(qp);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT));
+	struct ibv_flow *flow = rule(qp, 3, NULL);
+	CHECK(flow);
+	for (int i = 0; i < 32; i++) {
+		struct ibv_sge sge;
+		struct ibv_recv_wr *bad, wr = receive(to, &sge);
+		CHECK(!ibv_post_recv(qp, &wr, &bad));
+	}
+	for (int i = 0; i < 32; i++) {
+		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
+		send_frame(from, source, destination, 0);
+	}
+	int of_cq = 0, of_qp = 0;
+	while (!of_cq || !of_qp) {
+		struct ibv_async_event event;
+		CHECK(!ibv_get_async_event(to->context, &event));
+		CHECK(event.event_type != IBV_EVENT_WQ_FATAL);
+		if (event.event_type == IBV_EVENT_CQ_ERR) {
+			CHECK(event.element.cq == cq);
+			of_cq++;
+		} else if (event.event_type == IBV_EVENT_QP_FATAL) {
+			CHECK(event.element.qp == qp);
+			of_qp++;
+		}
+		ibv_ack_async_event(&event);
+	}
+	CHECK(of_cq == 1 && of_qp == 1);
+	CHECK(!ibv_destroy_flow(flow));
+	CHECK(!ibv_destroy_qp(qp));
+	CHECK(!ibv_destroy_cq(cq));
+}
+
 int main(void)
 {
 	static struct side sides[2];
@@ -538,6 +584,7 @@ int main(void)
 	tags(&sides[0], &sides[1]);
 	counted(&sides[0], &sides[1]);
 	fatal(&sides[0], &sides[1]);
+	fatal_for_qp(&sides[0], &sides[1]);
 	close_side(&sides[1]);
 	close_side(&sides[0]);
 	printf("queues, hashes, marks, tags and counters work\n");
