@@ -59,6 +59,7 @@ mod pd;
 mod poll;
 mod post;
 mod progress;
+mod provider;
 mod qp;
 mod query;
 mod raw;

@@ -391,18 +391,17 @@ pub(super) const ALL: &[Scenario] = &[
             machines: &[&[0], &[1]],
             processors: 1,
             network: true,
-            // On RC, perftest's extended requests want mlx5dv_query_device, which our libraries do not have.
             script: concat!(
                 include_str!("scripts/libraries.sh"),
                 "set -- 'ibv_rc_pingpong -c -n 100' 'ibv_uc_pingpong -c -e -n 100' 'ibv_ud_pingpong -c -e -n 100' \\\n",
                 "    'ibv_srq_pingpong -c -e -n 100' 'ibv_xsrq_pingpong -n 100' \\\n",
                 "    'ib_send_bw -c UC -s 5000 -n 50' 'ib_send_bw -c UD -s 1000 -n 50' \\\n",
                 "    'ib_send_bw -c UD -s 1000 -n 50 --use-srq' \\\n",
-                "    'ib_send_bw -c XRC -s 5000 -n 50' 'ib_write_bw -c UC -s 5000 -n 50'\n",
-                "old=--use_old_post_send\n",
-                "set -- \"$@\" \"ib_send_bw -s 5000 -n 50 --use-srq $old\" \"ib_send_bw -s 64 -n 50 -I 64 $old\" \\\n",
-                "    \"ib_atomic_bw -n 50 $old\" \"ib_atomic_bw -A FETCH_AND_ADD -n 50 $old\" \\\n",
-                "    \"ib_atomic_lat -n 50 $old\" \"ib_write_bw --write_with_imm -s 5000 -n 50 $old\"\n",
+                "    'ib_send_bw -c UC -s 5000 -n 50 --use-srq' \\\n",
+                "    'ib_send_bw -c XRC -s 5000 -n 50' 'ib_write_bw -c UC -s 5000 -n 50' \\\n",
+                "    'ib_send_bw -s 5000 -n 50 --use-srq' 'ib_send_bw -s 64 -n 50 -I 64' 'ib_atomic_bw -n 50' \\\n",
+                "    'ib_atomic_bw -A FETCH_AND_ADD -n 50' 'ib_atomic_lat -n 50' \\\n",
+                "    'ib_write_bw --write_with_imm -s 5000 -n 50' 'ib_write_bw -s 64 -n 50 --use_old_post_send'\n",
                 include_str!("scripts/transports.sh")
             ),
             prints: &[
@@ -411,8 +410,16 @@ pub(super) const ALL: &[Scenario] = &[
                     " 5000       50 ",
                 ),
                 (
+                    "ib_send_bw -c UC -s 5000 -n 50 --use-srq, their client, our server",
+                    " 5000       50 ",
+                ),
+                (
                     "ib_send_bw -c UD -s 1000 -n 50, our client, their server",
                     " 1000       50 ",
+                ),
+                (
+                    "ib_send_bw -s 5000 -n 50 --use-srq, their client, our server",
+                    " 5000       50 ",
                 ),
                 (
                     "ibv_xsrq_pingpong -n 100, our client, their server",

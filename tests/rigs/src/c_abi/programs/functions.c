@@ -1,11 +1,13 @@
 /* Functions of libibverbs that none of the other programs calls, with an RDMA WRITE from the device to itself. */
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #define CHECK(what)                                                                                          \
@@ -245,6 +247,22 @@ static void clocks(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(!ibv_create_cq_ex(context, &init) && errno == EOPNOTSUPP);
 }
 
+/* What the device says as mlx5: all of `comp_mask` may be asked for, and what is not answered is left alone. */
+static void provider(struct ibv_context *context)
+{
+	struct mlx5dv_context found, before;
+	memset(&before, 0xa5, sizeof before);
+	found = before;
+	CHECK(!mlx5dv_query_device(context, &found));
+	CHECK(!found.version && !found.comp_mask);
+	CHECK(found.flags & MLX5DV_CONTEXT_FLAGS_CQE_V1);
+	/* MLX5DV_CONTEXT_FLAGS_BLUEFLAME of later headers. */
+	uint64_t blueflame = 1 << 8;
+	CHECK(!(found.flags & ~(MLX5DV_CONTEXT_FLAGS_CQE_V1 | blueflame)));
+	size_t rest = offsetof(struct mlx5dv_context, cqe_comp_caps);
+	CHECK(!memcmp((char *)&found + rest, (char *)&before + rest, sizeof found - rest));
+}
+
 int main(void)
 {
 	CHECK(!ibv_fork_init());
@@ -257,6 +275,7 @@ int main(void)
 	moderation(context, cq);
 	domains(context, cq);
 	ethernet(context);
+	provider(context);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	CHECK(pd);
 	clocks(context, pd);
