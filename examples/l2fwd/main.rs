@@ -6,8 +6,10 @@
 //! that each comes out exactly once.
 
 mod generator;
+mod port_counters;
 mod ports;
 mod spread;
+mod strides;
 #[cfg(test)]
 mod tests;
 
@@ -46,10 +48,12 @@ struct Options {
     keep_addresses: bool,
     /// Lets the ports compress completions.
     compress: bool,
+    /// Receives into strides, and sends many frames in a request; copies them between.
+    strides: bool,
     /// Changes the tables so often, while frames come: what a queue has got goes to the next one; 0 leaves them.
     #[bpaf(long, argument("MILLISECONDS"), fallback(0), display_fallback)]
     change: u64,
-    /// Shows what the rules count.
+    /// Shows what the rules and the ports count.
     count: bool,
     /// With cards: ends after so many seconds; 0 goes on.
     #[bpaf(short('t'), argument("SECONDS"), fallback(0), display_fallback)]
@@ -72,6 +76,7 @@ impl Options {
             lanes: self.lanes as usize,
             keep_addresses: self.keep_addresses,
             compress: self.compress,
+            strides: self.strides,
             change: (self.change > 0).then(|| Duration::from_millis(self.change)),
             count: self.count,
             frame_len: 1522,
@@ -79,6 +84,9 @@ impl Options {
     }
 
     fn run(&self) -> Result<()> {
+        if self.compress && self.strides {
+            return Err("--compress is for queues without --strides".into());
+        }
         match self.device[..] {
             [DeviceName::Model] => {
                 let stream = Stream {

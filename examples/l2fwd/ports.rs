@@ -6,12 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bareverbs::verbs::{
-    CompressedForwarder, Config, Cqs, Device, EthernetDomain, EthernetError, FlowSlot,
-    ForwardCounters, ForwardError, ForwardInit, Forwarder, FrameCompression, LinkLayer, PageChunks,
-    Platform, Qps, Resources, Rqn, Srqs,
+    CompressedForwarder, Config, Cqs, Device, EthernetDomain, FlowSlot, ForwardCounters,
+    ForwardInit, Forwarder, FrameCompression, LinkLayer, PageChunks, Platform, Qps, Resources, Rqn,
+    Srqs,
 };
 
+use crate::port_counters::PortCounters;
 use crate::spread::{Counted, Spread};
+use crate::strides::StridedLane;
 use crate::{PERIOD, Result};
 
 /// How to forward.
@@ -21,6 +23,8 @@ pub(crate) struct Forwarding {
     pub(crate) keep_addresses: bool,
     /// The ports compress completions of what they receive.
     pub(crate) compress: bool,
+    /// Queues receive into strides, and send many frames in a request.
+    pub(crate) strides: bool,
     /// How often the indirection tables change, if they do.
     pub(crate) change: Option<Duration>,
     /// The rules count their frames.
@@ -35,7 +39,18 @@ struct Count {
     sent: [AtomicU64; 2],
     dropped: [AtomicU64; 2],
     garbage: AtomicU64,
+    bursts: AtomicU64,
+    unused: AtomicU64,
     busy_ns: AtomicU64,
+}
+
+/// What lanes of striding queues did besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Together {
+    /// Times that frames were sent, as many as there were.
+    pub(crate) bursts: u64,
+    /// Strides that stayed unused at the ends of requests.
+    pub(crate) unused: u64,
 }
 
 /// What a lane did since it was last looked at.
@@ -47,6 +62,8 @@ pub(crate) struct Lane {
     pub(crate) in_all: [u64; 2],
     pub(crate) dropped: [u64; 2],
     pub(crate) garbage: u64,
+    /// Since the beginning.
+    pub(crate) together: Together,
     /// Time that its thread spent on bursts with frames.
     pub(crate) busy: Duration,
 }
@@ -58,6 +75,8 @@ pub(crate) struct Rates {
     pub(crate) time: Duration,
     /// What the rules of each port have counted since the beginning, if they do.
     pub(crate) counted: [Option<Counted>; 2],
+    /// What the devices have counted, if the rules do.
+    pub(crate) ports: [Option<PortCounters>; 2],
 }
 
 impl fmt::Display for Rates {
@@ -77,9 +96,27 @@ impl fmt::Display for Rates {
                 lane.in_all[1],
             )?;
         }
+        let (mut together, mut frames) = (Together::default(), 0);
+        for lane in &self.lanes {
+            together.bursts += lane.together.bursts;
+            together.unused += lane.together.unused;
+            frames += lane.in_all[0] + lane.in_all[1];
+        }
+        if together.bursts > 0 {
+            let Together { bursts, unused } = together;
+            writeln!(
+                f,
+                "strides: {frames} frames in {bursts} bursts, {unused} strides unused"
+            )?;
+        }
         for (port, counted) in self.counted.iter().enumerate() {
             if let Some(counted) = counted {
                 writeln!(f, "port {port}: {counted}")?;
+            }
+        }
+        for (port, counters) in self.ports.iter().enumerate() {
+            if let Some(counters) = counters {
+                writeln!(f, "counters {port}: {counters}")?;
             }
         }
         let all: u64 = self
@@ -144,14 +181,18 @@ impl Forwarding {
             }
         };
         let to = |from: usize| (&domains[1 - from], &pds[1 - from]);
-        if self.compress {
+        if self.strides {
+            self.with_lanes(devices, &domains, go_on, |from| {
+                StridedLane::new((&domains[from], &pds[from]), to(from), &init(from))
+            })
+        } else if self.compress {
             self.with_lanes(devices, &domains, go_on, |from| {
                 let (init, kept) = (init(from), FrameCompression::HASH);
-                domains[from].create_compressed_forwarder(&pds[from], to(from), &init, kept)
+                Ok(domains[from].create_compressed_forwarder(&pds[from], to(from), &init, kept)?)
             })
         } else {
             self.with_lanes(devices, &domains, go_on, |from| {
-                domains[from].create_forwarder(&pds[from], to(from), &init(from))
+                Ok(domains[from].create_forwarder(&pds[from], to(from), &init(from))?)
             })
         }
     }
@@ -162,7 +203,7 @@ impl Forwarding {
         devices: &[Device<'_, P>; 2],
         domains: &[EthernetDomain<'_, P>; 2],
         go_on: &mut dyn FnMut(&Rates) -> bool,
-        lane: impl Fn(usize) -> std::result::Result<F, EthernetError>,
+        lane: impl Fn(usize) -> Result<F>,
     ) -> Result<Rates> {
         let mut lanes = Vec::new();
         for _ in 0..self.lanes {
@@ -201,6 +242,7 @@ impl Forwarding {
             lanes: since(&counts, &none),
             time: begun.elapsed(),
             counted: counted(&spread)?,
+            ports: self.ports(devices)?,
         })
     }
 
@@ -238,6 +280,7 @@ impl Forwarding {
                 lanes: since(counts, &before),
                 time: begun.elapsed(),
                 counted: counted(spread)?,
+                ports: self.ports(devices)?,
             };
             begun = Instant::now();
             before = since(counts, &vec![Lane::default(); counts.len()]);
@@ -248,6 +291,22 @@ impl Forwarding {
     }
 }
 
+impl Forwarding {
+    fn ports<P: Platform>(
+        &self,
+        devices: &[Device<'_, P>; 2],
+    ) -> Result<[Option<PortCounters>; 2]> {
+        if !self.count {
+            return Ok([None, None]);
+        }
+        let [one, other] = devices;
+        Ok([
+            Some(PortCounters::read(one)?),
+            Some(PortCounters::read(other)?),
+        ])
+    }
+}
+
 /// What the rules of both ports have counted.
 fn counted<P: Platform>(spread: &[Spread<'_, '_, P>; 2]) -> Result<[Option<Counted>; 2]> {
     Ok([spread[0].counted()?, spread[1].counted()?])
@@ -255,16 +314,19 @@ fn counted<P: Platform>(spread: &[Spread<'_, '_, P>; 2]) -> Result<[Option<Count
 
 /// A lane's forwarder of either kind.
 trait OneWay {
-    fn forward(&mut self) -> std::result::Result<u32, ForwardError>;
+    fn forward(&mut self) -> Result<u32>;
     fn counters(&self) -> ForwardCounters;
+    fn together(&self) -> Together {
+        Together::default()
+    }
     fn number(&self) -> Rqn;
 }
 
 macro_rules! one_way {
     ($($kind:ident),*) => {$(
         impl<P: Platform> OneWay for $kind<'_, P> {
-            fn forward(&mut self) -> std::result::Result<u32, ForwardError> {
-                $kind::forward(self)
+            fn forward(&mut self) -> Result<u32> {
+                Ok($kind::forward(self)?)
             }
             fn counters(&self) -> ForwardCounters {
                 Forwarder::counters(self)
@@ -278,6 +340,21 @@ macro_rules! one_way {
 
 one_way!(Forwarder, CompressedForwarder);
 
+impl<P: Platform> OneWay for StridedLane<'_, P> {
+    fn forward(&mut self) -> Result<u32> {
+        StridedLane::forward(self)
+    }
+    fn counters(&self) -> ForwardCounters {
+        StridedLane::counters(self)
+    }
+    fn together(&self) -> Together {
+        StridedLane::together(self)
+    }
+    fn number(&self) -> Rqn {
+        StridedLane::number(self)
+    }
+}
+
 /// Forwards both ways of a lane.
 fn work(lane: &mut [impl OneWay; 2], count: &Count, stop: &AtomicBool) -> Result<()> {
     while !stop.load(Ordering::Relaxed) {
@@ -286,13 +363,17 @@ fn work(lane: &mut [impl OneWay; 2], count: &Count, stop: &AtomicBool) -> Result
         for forwarder in lane.iter_mut() {
             went += forwarder.forward()?;
         }
-        let mut garbage = 0;
+        let (mut garbage, mut together) = (0, Together::default());
         for (side, forwarder) in lane.iter().enumerate() {
             let counters = forwarder.counters();
             count.sent[side].store(counters.sent, Ordering::Relaxed);
             count.dropped[side].store(counters.dropped, Ordering::Relaxed);
             garbage += counters.garbage_completions;
+            together.bursts += forwarder.together().bursts;
+            together.unused += forwarder.together().unused;
         }
+        count.bursts.store(together.bursts, Ordering::Relaxed);
+        count.unused.store(together.unused, Ordering::Relaxed);
         count.garbage.store(garbage, Ordering::Relaxed);
         if went == 0 {
             // The model's threads may need this processor.
@@ -315,6 +396,10 @@ fn since(counts: &[Count], before: &[Lane]) -> Vec<Lane> {
             in_all: [0, 1].map(|side: usize| get(&count.sent[side])),
             dropped: [0, 1].map(|side: usize| get(&count.dropped[side]) - before.dropped[side]),
             garbage: get(&count.garbage) - before.garbage,
+            together: Together {
+                bursts: get(&count.bursts),
+                unused: get(&count.unused),
+            },
             busy: Duration::from_nanos(get(&count.busy_ns)) - before.busy,
         })
         .collect()

@@ -20,6 +20,7 @@ const LANES: Forwarding = Forwarding {
     lanes: 2,
     keep_addresses: false,
     compress: false,
+    strides: false,
     change: None,
     count: false,
     frame_len: 1522,
@@ -73,6 +74,27 @@ fn compressed_completions() {
 }
 
 #[test]
+fn strides_and_many_frames_in_a_request() {
+    for (keep_addresses, size) in [(false, 64), (true, 1000)] {
+        let forwarding = Forwarding {
+            keep_addresses,
+            strides: true,
+            ..LANES
+        };
+        let passed = run(&Bed::new(), forwarding, Stream { size, ..STREAM });
+        let lanes = passed.rates.lanes.iter();
+        let bursts: u64 = lanes.clone().map(|lane| lane.together.bursts).sum();
+        let unused: u64 = lanes.map(|lane| lane.together.unused).sum();
+        assert!(
+            bursts > 0 && bursts < 2 * u64::from(STREAM.frames),
+            "{passed}"
+        );
+        // Frames of one stride fill requests; of four, too.
+        assert_eq!(unused, 0, "{passed}");
+    }
+}
+
+#[test]
 fn tables_that_change_lose_nothing_and_rules_count_all() {
     let forwarding = Forwarding {
         lanes: 4,
@@ -86,6 +108,21 @@ fn tables_that_change_lose_nothing_and_rules_count_all() {
         assert_eq!(counted.frames.iter().sum::<u64>(), u64::from(STREAM.frames));
         assert_eq!(counted.bytes, u64::from(STREAM.frames) * STREAM.size as u64);
         assert!(counted.changes > 3, "{passed:?}");
+    }
+    for counters in &passed.rates.ports {
+        let counters = counters.as_ref().expect("counters of the ports");
+        for name in [
+            "rx_vport_unicast_packets",
+            "tx_vport_unicast_packets",
+            "rx_packets_phy",
+            "tx_packets_phy",
+        ] {
+            assert_eq!(
+                counters.get(name),
+                Some(STREAM.frames.into()),
+                "{name}: {counters}"
+            );
+        }
     }
     for lane in &passed.rates.lanes {
         assert!(lane.sent.iter().all(|&sent| sent > 0), "{passed:?}");
