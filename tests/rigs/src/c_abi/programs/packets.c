@@ -467,8 +467,42 @@ static void tags(struct side *from, struct side *to)
 	CHECK(!ibv_destroy_qp(strips));
 }
 
-/* A receive queue whose CQ overruns: an event names it, and what it was is known before it is acknowledged. */
-static void fatal(struct side *from, struct side *to)
+/* A QP's receive queue whose CQ overruns: an event names the QP if it is its own, else the work queue. What it was is known
+ * before it is acknowledged. */
+static void overrun(struct side *from, struct side *to, struct ibv_qp *qp, struct ibv_wq *wq, struct ibv_cq *cq)
+{
+	struct ibv_flow *flow = rule(qp, 3, NULL);
+	CHECK(flow);
+	for (int i = 0; i < 32; i++) {
+		struct ibv_sge sge;
+		struct ibv_recv_wr *bad, wr = receive(to, &sge);
+		CHECK(!(wq ? ibv_post_wq_recv(wq, &wr, &bad) : ibv_post_recv(qp, &wr, &bad)));
+	}
+	/* More than any size that one entry may be rounded up to. */
+	for (int i = 0; i < 32; i++) {
+		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
+		send_frame(from, source, destination, 0);
+	}
+	int of_cq = 0, of_queue = 0;
+	while (!of_cq || !of_queue) {
+		struct ibv_async_event event;
+		CHECK(!ibv_get_async_event(to->context, &event));
+		if (event.event_type == IBV_EVENT_CQ_ERR) {
+			CHECK(event.element.cq == cq);
+			of_cq++;
+		} else if (event.event_type == (wq ? IBV_EVENT_WQ_FATAL : IBV_EVENT_QP_FATAL)) {
+			CHECK(wq ? event.element.wq == wq : event.element.qp == qp);
+			CHECK(!wq || !strcmp(ibv_event_type_str(event.event_type), "WQ fatal"));
+			of_queue++;
+		}
+		ibv_ack_async_event(&event);
+	}
+	CHECK(of_cq == 1 && of_queue == 1);
+	CHECK(!ibv_destroy_flow(flow));
+	CHECK(!ibv_destroy_qp(qp));
+}
+
+static void overruns(struct side *from, struct side *to)
 {
 	struct ibv_cq *cq = ibv_create_cq(to->context, 1, NULL, NULL, 0);
 	CHECK(cq);
@@ -493,83 +527,24 @@ static void fatal(struct side *from, struct side *to)
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(to->context, &hash);
 	CHECK(qp);
-	struct ibv_flow *flow = rule(qp, 3, NULL);
-	CHECK(flow);
-	for (int i = 0; i < 32; i++) {
-		struct ibv_sge sge;
-		struct ibv_recv_wr *bad, wr = receive(to, &sge);
-		CHECK(!ibv_post_wq_recv(wq, &wr, &bad));
-	}
-	/* More than any size that one entry may be rounded up to. */
-	for (int i = 0; i < 32; i++) {
-		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
-		send_frame(from, source, destination, 0);
-	}
-	int of_cq = 0, of_wq = 0;
-	while (!of_cq || !of_wq) {
-		struct ibv_async_event event;
-		CHECK(!ibv_get_async_event(to->context, &event));
-		if (event.event_type == IBV_EVENT_CQ_ERR) {
-			CHECK(event.element.cq == cq);
-			of_cq++;
-		} else if (event.event_type == IBV_EVENT_WQ_FATAL) {
-			CHECK(event.element.wq == wq);
-			CHECK(!strcmp(ibv_event_type_str(event.event_type), "WQ fatal"));
-			of_wq++;
-		}
-		ibv_ack_async_event(&event);
-	}
-	CHECK(of_cq == 1 && of_wq == 1);
-	CHECK(!ibv_destroy_flow(flow));
-	CHECK(!ibv_destroy_qp(qp));
+	overrun(from, to, qp, wq, cq);
 	CHECK(!ibv_destroy_rwq_ind_table(only));
 	CHECK(!ibv_destroy_wq(wq));
 	CHECK(!ibv_destroy_cq(cq));
-}
 
-/* The same of a QP with a receive queue of its own: the event names the QP. */
-static void fatal_for_qp(struct side *from, struct side *to)
-{
-	struct ibv_cq *cq = ibv_create_cq(to->context, 1, NULL, NULL, 0);
+	cq = ibv_create_cq(to->context, 1, NULL, NULL, 0);
 	CHECK(cq);
-	struct ibv_qp_init_attr init = {
+	struct ibv_qp_init_attr own = {
 		.send_cq = cq,
 		.recv_cq = cq,
-		.cap = { .max_recv_wr = 64, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = 1, .max_recv_wr = 64, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RAW_PACKET,
 	};
-	struct ibv_qp *qp = ibv_create_qp(to->pd, &init);
+	qp = ibv_create_qp(to->pd, &own);
 	CHECK(qp);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT));
-	struct ibv_flow *flow = rule(qp, 3, NULL);
-	CHECK(flow);
-	for (int i = 0; i < 32; i++) {
-		struct ibv_sge sge;
-		struct ibv_recv_wr *bad, wr = receive(to, &sge);
-		CHECK(!ibv_post_recv(qp, &wr, &bad));
-	}
-	for (int i = 0; i < 32; i++) {
-		uint8_t source[4] = { 10, 1, 1, 1 }, destination[4] = { 10, 2, 3, 4 };
-		send_frame(from, source, destination, 0);
-	}
-	int of_cq = 0, of_qp = 0;
-	while (!of_cq || !of_qp) {
-		struct ibv_async_event event;
-		CHECK(!ibv_get_async_event(to->context, &event));
-		CHECK(event.event_type != IBV_EVENT_WQ_FATAL);
-		if (event.event_type == IBV_EVENT_CQ_ERR) {
-			CHECK(event.element.cq == cq);
-			of_cq++;
-		} else if (event.event_type == IBV_EVENT_QP_FATAL) {
-			CHECK(event.element.qp == qp);
-			of_qp++;
-		}
-		ibv_ack_async_event(&event);
-	}
-	CHECK(of_cq == 1 && of_qp == 1);
-	CHECK(!ibv_destroy_flow(flow));
-	CHECK(!ibv_destroy_qp(qp));
+	overrun(from, to, qp, NULL, cq);
 	CHECK(!ibv_destroy_cq(cq));
 }
 
@@ -583,8 +558,7 @@ int main(void)
 	hashed(&sides[0], &sides[1]);
 	tags(&sides[0], &sides[1]);
 	counted(&sides[0], &sides[1]);
-	fatal(&sides[0], &sides[1]);
-	fatal_for_qp(&sides[0], &sides[1]);
+	overruns(&sides[0], &sides[1]);
 	close_side(&sides[1]);
 	close_side(&sides[0]);
 	printf("queues, hashes, marks, tags and counters work\n");
