@@ -18,7 +18,8 @@ eval "$talk"
 step 60 'load' 'modprobe mlx5_core && modprobe mlx5_ib && modprobe ib_uverbs && netdev mlx5_core'
 # Frames are to addresses that are not the device's. It warns if it takes them all and takes out tags.
 step 60 'up' 'card=$(netdev mlx5_core) && for new in all default; do echo 1 > /proc/sys/net/ipv6/conf/$new/disable_ipv6; done &&
-    ethtool -K $card rxvlan off && ip link set $card mtu 9000 promisc on up && until_true "grep -q 1 /sys/class/net/$card/carrier"'
+    ethtool -K $card rxvlan off && ip link set $card mtu 9000 promisc on up &&
+    until_true "grep -q 1 /sys/class/net/$card/carrier"'
 [ "$me" = 1 ] || prepare
 
 # isolate NAME DEVICE-ARGUMENTS ARGUMENTS: testpmd with the port isolated, which a port that was started cannot be made. With
@@ -64,8 +65,8 @@ leave() {
 }
 
 # The port beside it is a file, whose frames are large and have false checksums. tshark is shown what is on the cable.
-isolate 'a file' '' '--vdev=net_pcap0,rx_pcap=/ours/frames.pcap -- -i --total-num-mbufs=4096 --max-pkt-len=9018 --mbuf-size=10240
-    --no-flush-rx'
+isolate 'a file' '' '--vdev=net_pcap0,rx_pcap=/ours/frames.pcap -- -i --total-num-mbufs=4096 --max-pkt-len=9018
+    --mbuf-size=10240 --no-flush-rx'
 come 'checksums' 5654 'port stop all' 'csum set ip hw 0' 'csum set tcp hw 0' 'port start all' 'set fwd csum'
 come 'segments' 1454 'port stop all' 'tso set 1400 0' 'port start all'
 leave 'a file: quit'
