@@ -342,7 +342,38 @@ pub(super) const ALL: &[Scenario] = &[
             machines: &[&[0, 1], &[2, 3]],
             // Linux has as many queues.
             processors: 4,
-            script: include_str!("scripts/frames.sh"),
+            script: concat!(
+                include_str!("scripts/forwarder.sh"),
+                include_str!("scripts/frames.sh")
+            ),
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "strides",
+        about: "our forwarder's queues with strides and many frames in a request, between network devices of the stock driver; what ports count",
+        functions: 4,
+        roce: false,
+        rounds: &[Boot {
+            machines: &[&[0, 1], &[2, 3]],
+            // Linux has as many queues.
+            processors: 4,
+            script: concat!(
+                include_str!("scripts/forwarder.sh"),
+                include_str!("scripts/strides.sh")
+            ),
+            prints: &[
+                (
+                    "strides, from the first to the second: our counters",
+                    "note: our ports have counted 2000,2000,",
+                ),
+                (
+                    "strides, from the second to the first: our counters",
+                    "note: our ports have counted 2000,2000,",
+                ),
+                ("together", "note: strides: "),
+            ],
             ..MACHINE
         }],
         ..SCENARIO
