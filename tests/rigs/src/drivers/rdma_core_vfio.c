@@ -24,7 +24,7 @@ typedef uint8_t u8;
 #include <mlx5_ifc.h>
 
 enum {
-	CREATE_CQ = 0x400, QUERY_CQ = 0x402, CREATE_QP = 0x500, RST2INIT = 0x502, INIT2RTR = 0x503, RTR2RTS = 0x504,
+	QUERY_HCA_CAP = 0x100, CREATE_CQ = 0x400, QUERY_CQ = 0x402, CREATE_QP = 0x500, RST2INIT = 0x502, INIT2RTR = 0x503, RTR2RTS = 0x504,
 	TO_ERR = 0x507, QUERY_QP = 0x50b, QUERY_NIC_VPORT = 0x754, SET_ROCE_ADDRESS = 0x761, ALLOC_PD = 0x800, DEALLOC_PD = 0x801,
 	CREATE_UCTX = 0xa04, DESTROY_UCTX = 0xa06, CREATE_UMEM = 0xa08,
 	/* Status of an answer. */
@@ -134,9 +134,17 @@ static void address(struct end *end, u8 unit)
 	end->gid[10] = end->gid[11] = 0xff;
 	end->gid[12] = 10;
 	end->gid[15] = unit;
+	/* Which port, where the function can have several. */
+	uint32_t ask[DEVX_ST_SZ_DW(query_hca_cap_in)] = {};
+	uint32_t caps[DEVX_ST_SZ_DW(query_hca_cap_out)];
+	DEVX_SET(query_hca_cap_in, ask, opcode, QUERY_HCA_CAP);
+	DEVX_SET(query_hca_cap_in, ask, op_mod, 1);
+	general(end, ask, sizeof(ask), caps, sizeof(caps), "QUERY_HCA_CAP");
 	uint32_t set[DEVX_ST_SZ_DW(set_roce_address_in)] = {};
 	uint32_t done[DEVX_ST_SZ_DW(set_roce_address_out)];
 	DEVX_SET(set_roce_address_in, set, opcode, SET_ROCE_ADDRESS);
+	DEVX_SET(set_roce_address_in, set, vhca_port_num,
+		 DEVX_GET(query_hca_cap_out, caps, capability.cmd_hca_cap.num_vhca_ports) > 0);
 	memcpy(DEVX_ADDR_OF(set_roce_address_in, set, roce_address.source_l3_address), end->gid, 16);
 	DEVX_SET(set_roce_address_in, set, roce_address.source_mac_47_32, end->mac[0] << 8 | end->mac[1]);
 	DEVX_SET(set_roce_address_in, set, roce_address.source_mac_31_0,
