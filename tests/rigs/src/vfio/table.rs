@@ -379,6 +379,29 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "stamps",
+        about: "time stamps of completions: ibv_rc_pingpong on our libraries against rdma-core's and the stock driver",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            network: true,
+            script: concat!(
+                include_str!("scripts/libraries.sh"),
+                "set --\n",
+                include_str!("scripts/transports.sh"),
+                include_str!("scripts/stamps.sh")
+            ),
+            prints: &[
+                ("their client, our server: averages", "cycles at this end"),
+                ("our client, their server: averages", "cycles at this end"),
+                ("our client, their server: the clock's rate", "kHz"),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "c-abi",
         about: "programs in C on our libraries, Debian's and of this rig, against rdma-core's and the stock driver",
         functions: 2,
