@@ -34,9 +34,10 @@ use crate::platform::{DmaError, Platform};
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::{CapError, QpCap, QpKind, QueueSizes, queue_sizes};
+use crate::verbs::qp::late::Late;
 use crate::verbs::qp::packet::Packets;
 use crate::verbs::qp::recv::RecvQueue;
-use crate::verbs::qp::send::{Late, SendQueue};
+use crate::verbs::qp::send::SendQueue;
 use crate::verbs::qp::state::QpState;
 use crate::verbs::qp::{CreateQpError, QpInitAttr, QpInitHandles};
 

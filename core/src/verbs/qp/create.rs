@@ -22,10 +22,11 @@ use crate::verbs::qp::caps::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes
 use crate::verbs::qp::creating::{Codes, CreateQpArgs, CreatingObject, CreatingQp};
 use crate::verbs::qp::init::{CreateQpError, QpInitAttr, QpInitHandles};
 use crate::verbs::qp::kind::QpType;
+use crate::verbs::qp::late::Late;
 use crate::verbs::qp::object::{DestroyQpError, QpObject};
 use crate::verbs::qp::packet::Packets;
 use crate::verbs::qp::recv::RecvQueue;
-use crate::verbs::qp::send::{Late, SendQueue};
+use crate::verbs::qp::send::SendQueue;
 use crate::verbs::qp::state::QpState;
 use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{LKey, Pdn, Qpn};

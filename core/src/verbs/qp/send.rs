@@ -29,6 +29,7 @@ use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
 use crate::verbs::qp::kind::{Connected, Datagram, QpType, Reliable};
+use crate::verbs::qp::late::Late;
 use crate::verbs::qp::packet::Packets;
 use crate::verbs::qp::payload::{Inline, Payload, put_atomic, put_remote};
 use crate::verbs::qp::wr::{
@@ -193,63 +194,6 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         (cursor.behind_segments(size), control.to_memory())
     }
 
-    /// Writes the WQE of a work request that [`Batch::build`] cannot, as `self.late` says, where the batch's new end is
-    /// then.
-    // `extern "C"` says to callers, also where its body is not known, that it does not unwind: no batch has to be dropped.
-    #[cold]
-    #[inline(never)]
-    #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
-    extern "C" fn post_late<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
-        &mut self,
-        wr_id: u64,
-        fixed: F,
-        data: D::Parts,
-    ) -> Result<(), PostError> {
-        let Late {
-            cursor,
-            head,
-            opcode,
-            imm,
-            flags,
-            ..
-        } = self.late;
-        let request = Request {
-            wr_id,
-            opcode,
-            imm,
-            flags,
-        };
-        let data = D::of(data);
-        self.find_room(head)?;
-        data.check::<T>(self.max_sge, self.max_inline)?;
-        // There is room for a WQE of the largest size from this block on.
-        let (wqe, at) = (self.ring.wqe(cursor), (cursor, head));
-        let (cursor, last) = self.write::<FIXED, false, D>(wqe, at, &request, data, fixed);
-        self.late.cursor = cursor;
-        self.late.head = head.wrapping_add(1);
-        self.late.last = last;
-        Ok(())
-    }
-
-    /// The same for the first work request of a batch, and gives it to the device.
-    // `extern "C"` says to callers, also where its body is not known, that it does not unwind: no batch has to be dropped.
-    #[cold]
-    #[inline(never)]
-    #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
-    extern "C" fn post_alone<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
-        &mut self,
-        wr_id: u64,
-        fixed: F,
-        data: D::Parts,
-    ) -> Result<(), PostError> {
-        self.post_late::<FIXED, D, F>(wr_id, fixed, data)?;
-        let Late {
-            cursor, head, last, ..
-        } = self.late;
-        self.ring_for(cursor, head, last, true);
-        Ok(())
-    }
-
     /// Opens the queue for so many work requests, or closes it.
     pub(crate) fn set_capacity(&mut self, capacity: u16) {
         self.capacity = capacity;
@@ -294,35 +238,7 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     /// Whether the next work request is the first one.
     pub(super) first: bool,
     /// The first one that the next doorbell is for: the queue's, in a copy that the compiler need not read again.
-    from: u32,
-}
-
-/// What [`SendQueue::post_late`] is called for, but for what it gets in registers: more arguments would lie on the stack,
-/// for which every post would set it up.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Late {
-    /// Where the batch ends.
-    cursor: Cursor,
-    head: u32,
-    imm: u32,
-    opcode: u8,
-    flags: SendFlags,
-    /// The first word of the WQE, once it is written.
-    last: u64,
-}
-
-impl Late {
-    /// Nothing.
-    pub(crate) const fn none(cursor: Cursor) -> Self {
-        Self {
-            cursor,
-            head: 0,
-            imm: 0,
-            opcode: 0,
-            flags: SendFlags::empty(),
-            last: 0,
-        }
-    }
+    pub(super) from: u32,
 }
 
 /// What the control segment and the records of a work request hold.
@@ -388,45 +304,6 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         if self.first {
             self.cursor = self.queue.cursor;
         }
-    }
-
-    /// The same where it takes more than that.
-    #[inline(always)]
-    fn build_late<const FIXED: usize, D: Payload>(
-        &mut self,
-        request: &Request,
-        data: D,
-        fixed: impl FnOnce(Wqe<'_>),
-    ) -> Result<(), PostError> {
-        let queue = &mut *self.queue;
-        queue.late = Late {
-            cursor: self.cursor,
-            head: self.head,
-            opcode: request.opcode,
-            imm: request.imm,
-            flags: request.flags,
-            last: 0,
-        };
-        // A single work request is the first of its batch, which is known when this is compiled; so nothing comes
-        // behind the call.
-        let alone = core::mem::replace(&mut self.first, false);
-        let posted = if alone {
-            queue.post_alone::<FIXED, D, _>(request.wr_id, fixed, data.parts())
-        } else {
-            queue.post_late::<FIXED, D, _>(request.wr_id, fixed, data.parts())
-        };
-        if posted.is_ok() {
-            let Late {
-                cursor, head, last, ..
-            } = queue.late;
-            (self.cursor, self.head) = (cursor, head);
-            if alone {
-                self.from = head;
-            } else {
-                self.last = last;
-            }
-        }
-        posted
     }
 
     /// Whether a request with `AT` bytes before this data is posted without a call.

@@ -35,12 +35,17 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 /// The program, for the guests.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
+    on_mlx5dv(directory, &PROGRAM)
+}
+
+/// A program of this rig on rdma-core's mlx5dv, for the guests.
+pub(super) fn on_mlx5dv(directory: &Path, program: &InC) -> Result<Vec<Program>, String> {
     let tree = provision::guest_packages(directory, PACKAGES, RECIPE)?;
     // The kernel's other headers stand for those of the C library.
     let others = kernel_headers()?.join("linux/mlx5");
-    let path = PROGRAM.build(directory, &tree, Some(&others))?;
+    let path = program.build(directory, &tree, Some(&others))?;
     Ok(vec![Program {
-        name: PROGRAM.name,
+        name: program.name,
         path,
     }])
 }

@@ -1,8 +1,7 @@
 //! Rules in the flow tables of RDMA's packets, by rdma-core's mlx5dv on Linux's driver. A program of this rig, built against
 //! Debian's headers and libraries, has them drop packets and change headers.
 
-use crate::layouts::kernel_headers;
-use crate::stock_driver::provision;
+use super::rdma_core_vfio;
 use crate::stock_driver::{BOOT, Boot, InC, Program, SCENARIO as DEFAULT, Scenario};
 use std::path::Path;
 
@@ -11,9 +10,6 @@ const PROGRAM: InC = InC {
     text: include_str!("rdma_flows.c"),
     libraries: &["-lmlx5", "-libverbs"],
 };
-const PACKAGES: &[&str] = &["ibverbs-providers", "libibverbs-dev", "libibverbs1"];
-/// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "1";
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rdma-flows",
@@ -32,12 +28,5 @@ pub(super) const SCENARIO: Scenario = Scenario {
 
 /// The program, for the guests.
 pub(super) fn programs(directory: &Path) -> Result<Vec<Program>, String> {
-    let tree = provision::guest_packages(directory, PACKAGES, RECIPE)?;
-    // The kernel's other headers stand for those of the C library.
-    let others = kernel_headers()?.join("linux/mlx5");
-    let path = PROGRAM.build(directory, &tree, Some(&others))?;
-    Ok(vec![Program {
-        name: PROGRAM.name,
-        path,
-    }])
+    rdma_core_vfio::on_mlx5dv(directory, &PROGRAM)
 }
