@@ -312,7 +312,7 @@ fn counted<P: Platform>(spread: &[Spread<'_, '_, P>; 2]) -> Result<[Option<Count
     Ok([spread[0].counted()?, spread[1].counted()?])
 }
 
-/// A lane's forwarder of either kind.
+/// A lane's forwarder of any kind.
 trait OneWay {
     fn forward(&mut self) -> Result<u32>;
     fn counters(&self) -> ForwardCounters;

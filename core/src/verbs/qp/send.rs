@@ -16,7 +16,7 @@
 //! **Two ways.** A work request is posted without a call and without a saved register, unless the limit is reached or
 //! its data is unusual (no bytes, many inline, too many). Then a call does all that is left, also the doorbell if it is
 //! the first of a batch: a call that comes back to the usual way would make it save its registers, for every work request.
-//! So a batch that begins like that has two doorbells.
+//! So a batch that begins like that has two doorbells. (`unusual.rs`)
 
 use core::fmt;
 use core::marker::PhantomData;
