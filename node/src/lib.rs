@@ -51,7 +51,9 @@
 //! # Tasks
 //!
 //! An [`AsyncCm`] has the calls that wait as futures, for any executor. With the feature `tokio` `drive` is what has to run
-//! beside them on tokio; the example `echo_async` is a server of that kind.
+//! beside them on tokio; the example `echo_async` is a server of that kind, with a task for each client, all in one thread.
+//! These futures borrow the device: for `tokio::spawn` and runtimes of several threads there is `NodeHandle`, which is
+//! `Send` and sends closures to the thread that drives.
 //!
 //! # Errors
 //!
@@ -69,6 +71,8 @@ mod address;
 mod device_name;
 mod error;
 mod event_channel;
+#[cfg(feature = "tokio")]
+mod handle;
 mod link;
 #[cfg(feature = "model")]
 mod models;
@@ -94,6 +98,8 @@ pub use address::{Address, Host, NodeAddress};
 pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
 pub use error::{ConnectStep, Error, EthernetSetting, SetupStep, Unreached};
 pub use event_channel::EventChannel;
+#[cfg(feature = "tokio")]
+pub use handle::{NodeGone, NodeHandle};
 pub use link::wait_for_link;
 pub use node::{About, AsyncCm, Cm, DEFAULT_PKEY, Node, Options, PORT_VARIABLE};
 pub use page_chunks::PageChunks;

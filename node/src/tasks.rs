@@ -12,6 +12,7 @@ use bareverbs_core::VectorSet;
 use tokio::io::unix::AsyncFd;
 use tokio::select;
 
+use crate::error::Error;
 use crate::platform::DevicePlatform;
 
 /// Drives a manager's device and the manager, until the device fails: at the device's interrupts, when something is due, and
@@ -55,6 +56,10 @@ pub enum DriveError {
     Device(RdmaError),
     /// The operating system refused something.
     Os(io::Error),
+    /// The node did not come up, or did not go down ([`Node::spawn`](crate::Node::spawn)).
+    Node(Error),
+    /// The node's thread has panicked ([`Node::spawn`](crate::Node::spawn)).
+    Panicked,
 }
 
 impl std::fmt::Display for DriveError {
@@ -62,6 +67,8 @@ impl std::fmt::Display for DriveError {
         match self {
             Self::Device(error) => error.fmt(f),
             Self::Os(error) => write!(f, "the device's event channel: {error}"),
+            Self::Node(error) => error.fmt(f),
+            Self::Panicked => f.write_str("the node's thread panicked"),
         }
     }
 }
@@ -71,6 +78,12 @@ impl std::error::Error for DriveError {}
 impl From<RdmaError> for DriveError {
     fn from(error: RdmaError) -> Self {
         Self::Device(error)
+    }
+}
+
+impl From<Error> for DriveError {
+    fn from(error: Error) -> Self {
+        Self::Node(error)
     }
 }
 

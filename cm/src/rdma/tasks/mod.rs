@@ -74,6 +74,10 @@ use crate::rdma::verbs::owned::Side;
 /// A future may be dropped at any time. What has begun goes on: the outcome of a `connect` that was dropped is the next event
 /// of the id ([`get_id_event`](Self::get_id_event)). Events and completions stay where they are until they are taken.
 ///
+/// The futures borrow this manager, and it stays in its thread: `tokio::spawn` and `spawn_local` do not take them. They run
+/// beside each other in one `block_on`, in a `FuturesUnordered` of the `futures` crate for instance. For tasks of other
+/// threads `bareverbs-node` has `NodeHandle`; more threads at work need more devices.
+///
 /// One task waits for each channel, and for each id. If there are more, they get events in turn, and wake each other
 /// for that. The commands of connections run while other tasks do; calls that need others, such as registering memory, keep
 /// the thread for as long as those take.
