@@ -2,6 +2,7 @@
 //!
 //! A rig prints what it does and ends in a line `N passed, N failed`; its exit status says whether anything failed.
 
+mod apt;
 mod bare_metal;
 mod c_abi;
 mod cards;
@@ -90,6 +91,11 @@ const RIGS: &[Rig] = &[
         name: "porting",
         about: bare_metal::porting::ABOUT,
         run: bare_metal::porting::run,
+    },
+    Rig {
+        name: "rust-src",
+        about: rust_src::ABOUT,
+        run: rust_src::run,
     },
     Rig {
         name: "sanitizers",

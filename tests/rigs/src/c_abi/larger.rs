@@ -1,8 +1,8 @@
 //! What the larger engines need: their packages from Debian, unpacked, and a switch for their processes.
 
 use super::run::{Place, Running};
+use crate::apt::{Apt, unpack};
 use crate::outcome::Outcome;
-use crate::stock_driver::provision::{Apt, unpack};
 use crate::stock_driver::spawn;
 use bareverbs_bundle::RUNNER;
 use std::fs::{self, File};

@@ -4,9 +4,9 @@
 use super::larger::{Ended, Engines, end, judge};
 use super::mpi;
 use super::run::{Place, Running};
+use crate::apt::{Apt, unpack};
 use crate::outcome::Outcome;
 use crate::process::quiet_output;
-use crate::stock_driver::provision::{Apt, unpack};
 use crate::stock_driver::{Process, spawn};
 use bareverbs_bundle::RUNNER;
 use std::fs::{self, File};

@@ -1,7 +1,8 @@
 //! Debian's packages: the libraries that ours stand in for, their headers, and the programs.
 
+use crate::apt::{Apt, unpack};
 use crate::process::quiet_output;
-use crate::stock_driver::provision::{Apt, copy, unpack};
+use crate::stock_driver::provision::copy;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Programs of Debian's packages for the guests: with the libraries that they need, in an archive.
 
+use crate::apt::{Apt, unpack};
 use crate::process::quiet_output;
 use crate::stock_driver::empty;
-use crate::stock_driver::provision::{Apt, unpack};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

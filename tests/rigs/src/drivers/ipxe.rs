@@ -7,7 +7,8 @@
 //! probably for a semaphore that it holds itself (`golan_remove`).
 
 use super::archive::Contents;
-use crate::stock_driver::provision::{Apt, copy, unpack};
+use crate::apt::{Apt, unpack};
+use crate::stock_driver::provision::copy;
 use crate::stock_driver::{BOOT, Boot, Loader, Program, SCENARIO as DEFAULT, Scenario, empty};
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Sources of Debian's packages.
 
-use crate::stock_driver::provision::Apt;
+use crate::apt::Apt;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,8 @@
 //! Each is built once, in `target/rigs/kernel/`, under a separate lock: a rig that needs it waits for it, and others go
 //! on.
 
-use super::provision::{Apt, copy, empty, run, unpack};
+use super::provision::{copy, empty, run};
+use crate::apt::{Apt, unpack};
 use crate::outcome::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};

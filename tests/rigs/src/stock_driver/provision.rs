@@ -1,13 +1,11 @@
 //! Everything the rig needs from outside, fetched from Debian's archive into `target/`: QEMU with a vfio-user client, the
-//! stock kernel, and what runs in the guest.
-//!
-//! apt works on a private state directory, signatures checked with the machine's keyring, and nothing is installed:
-//! packages are downloaded and unpacked. QEMU is newer than the machine's C library and runs under the one it came
+//! stock kernel, and what runs in the guest. QEMU is newer than the machine's C library and runs under the one it came
 //! with.
 
 use super::bzimage;
 use super::cpio::Archive;
 use super::kernel::{self, Built, Purpose};
+use crate::apt::{Apt, unpack};
 use crate::process::quiet_output;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,7 +17,6 @@ use std::process::Command;
 const RECIPE: &str = "2";
 /// The kernel's file. A guest whose stamp names another is rebuilt.
 const KERNEL: &str = "vmlinux";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// What is unpacked for the guest: programs, and the libraries they need.
 const GUEST_PACKAGES: &[&str] = &[
@@ -440,7 +437,7 @@ fn depmod(guest: &Path, release: &str) -> Result<(), String> {
     run(depmod.arg("-b").arg(guest).arg(release))
 }
 
-fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+pub(crate) fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(at)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -494,181 +491,6 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
         .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-pub(crate) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
-    run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
-}
-
-pub(super) fn run(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     quiet_output(command).map(|_| ())
-}
-
-/// apt with a private state directory, in which nothing is installed.
-pub(crate) struct Apt {
-    directory: PathBuf,
-    config: PathBuf,
-}
-
-impl Apt {
-    /// With the packages of the releases that machines and guests have.
-    pub(crate) fn new(directory: &Path) -> Result<Self, String> {
-        let suites = ["bookworm", "trixie", "trixie-updates", "trixie-backports"];
-        Self::of(directory, "deb", &suites)
-    }
-
-    /// With the source packages of one release.
-    pub(crate) fn of_sources(directory: &Path, suite: &str) -> Result<Self, String> {
-        Self::of(directory, "deb-src", &[suite])
-    }
-
-    fn of(directory: &Path, kind: &str, suites: &[&str]) -> Result<Self, String> {
-        let state = directory.join("apt");
-        let fail = |error: std::io::Error| format!("{}: {error}", state.display());
-        for name in ["lists/partial", "archives/partial", "state", "preferences"] {
-            fs::create_dir_all(state.join(name)).map_err(fail)?;
-        }
-        fs::write(state.join("status"), "").map_err(fail)?;
-        let mirror = std::env::var("DEBIAN_MIRROR")
-            .unwrap_or_else(|_| "http://deb.debian.org/debian".to_string());
-        let sources: String = suites
-            .iter()
-            .map(|suite| format!("{kind} [signed-by={KEYRING}] {mirror} {suite} main\n"))
-            .collect();
-        fs::write(state.join("sources.list"), sources).map_err(fail)?;
-        let at = state.display();
-        let config = format!(
-            "Dir::Etc::sourcelist \"{at}/sources.list\";\n\
-             Dir::Etc::sourceparts \"/dev/null\";\n\
-             Dir::Etc::preferencesparts \"{at}/preferences\";\n\
-             Dir::State \"{at}/state\";\n\
-             Dir::State::lists \"{at}/lists\";\n\
-             Dir::State::status \"{at}/status\";\n\
-             Dir::Cache \"{at}\";\n\
-             Dir::Cache::archives \"{at}/archives\";\n\
-             APT::Architecture \"amd64\";\n\
-             APT::Architectures {{ \"amd64\"; }};\n\
-             APT::Install-Recommends \"false\";\n\
-             APT::Sandbox::User \"root\";\n\
-             Acquire::Languages \"none\";\n\
-             Acquire::Retries \"3\";\n\
-             Acquire::http::Timeout \"60\";\n"
-        );
-        let path = state.join("apt.conf");
-        fs::write(&path, config).map_err(fail)?;
-        let apt = Self {
-            directory: directory.to_path_buf(),
-            config: path,
-        };
-        apt.run("apt-get", ["-q", "update"])?;
-        Ok(apt)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command
-            .env("APT_CONFIG", &self.config)
-            .env("DEBIAN_FRONTEND", "noninteractive");
-        command
-    }
-
-    fn run<'a>(
-        &self,
-        program: &str,
-        arguments: impl IntoIterator<Item = &'a str>,
-    ) -> Result<String, String> {
-        quiet_output(self.command(program).args(arguments))
-    }
-
-    /// Downloads packages of a suite with everything they depend on.
-    pub(crate) fn fetch_closure(
-        &self,
-        packages: &[&str],
-        suite: &str,
-    ) -> Result<Vec<PathBuf>, String> {
-        let archives = self.directory.join("apt/archives");
-        // Packages that only an older run needed must not be unpacked with those of this run.
-        for deb in debs(&archives)? {
-            fs::remove_file(&deb).map_err(|error| format!("{}: {error}", deb.display()))?;
-        }
-        let options = ["-q", "-y", "--download-only", "-t", suite, "install"];
-        self.run(
-            "apt-get",
-            options.into_iter().chain(packages.iter().copied()),
-        )?;
-        debs(&archives)
-    }
-
-    /// Downloads packages, and nothing that they depend on, into a directory of their own.
-    pub(crate) fn fetch(&self, into: &Path, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
-        empty(into)?;
-        quiet_output(
-            self.command("apt-get")
-                .current_dir(into)
-                .args(["-q", "download"])
-                .args(packages),
-        )?;
-        debs(into)
-    }
-
-    /// Downloads the upstream sources of a package, without Debian's changes to them, and unpacks them. The package's version.
-    pub(crate) fn fetch_source(&self, package: &str, into: &Path) -> Result<String, String> {
-        empty(into)?;
-        let about = self.run("apt-cache", ["showsrc", "--only-source", package])?;
-        let version = about
-            .lines()
-            .find_map(|line| line.strip_prefix("Version: "))
-            .ok_or_else(|| format!("no version of {package} in:\n{about}"))?;
-        let exact = format!("{package}={version}");
-        let mut fetch = self.command("apt-get");
-        fetch
-            .current_dir(into)
-            .args(["-q", "source", "--download-only", "--tar-only"]);
-        quiet_output(fetch.arg(exact))?;
-        let mut found = Vec::new();
-        walk(into, &mut found).map_err(|error| format!("{}: {error}", into.display()))?;
-        let [archive] = &found[..] else {
-            return Err(format!("{package}: not one archive but {found:?}"));
-        };
-        let mut tar = Command::new("tar");
-        run(tar
-            .args(["--strip-components=1", "-C"])
-            .arg(into)
-            .arg("-xf")
-            .arg(archive))?;
-        Ok(version.to_string())
-    }
-
-    /// The release that the suite's kernel metapackage depends on, and the packages that it is made of: one, or since
-    /// Linux 7 several.
-    fn kernel(&self, suite: &str) -> Result<(String, Vec<String>), String> {
-        let plan = self.run(
-            "apt-get",
-            ["-q", "-s", "-t", suite, "install", "linux-image-amd64"],
-        )?;
-        let packages: Vec<&str> = plan
-            .lines()
-            .filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next())
-            .collect();
-        let release = packages
-            .iter()
-            .filter_map(|package| package.strip_prefix("linux-image-"))
-            .find(|release| release.starts_with(|c: char| c.is_ascii_digit()))
-            .ok_or_else(|| format!("linux-image-amd64 of {suite} has no kernel:\n{plan}"))?;
-        let of_release = |package: &&&str| package.strip_suffix(release).is_some();
-        let packages = packages.iter().filter(of_release);
-        let packages = packages.map(|package| package.to_string()).collect();
-        Ok((release.to_string(), packages))
-    }
-}
-
-fn debs(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        if path.extension() == Some(OsStr::new("deb")) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
