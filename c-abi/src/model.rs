@@ -102,7 +102,10 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     };
     let network = match settings::value(settings::PCAP) {
         Some(path) => {
-            let capture = File::create(&path).and_then(|file| Capture::new(network, file));
+            let capture = File::create(&path).and_then(|file| match infiniband {
+                true => Capture::infiniband(network, file),
+                false => Capture::new(network, file),
+            });
             Box::new(capture.map_err(failed(settings::PCAP, &path))?)
         }
         None => network,

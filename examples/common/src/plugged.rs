@@ -13,7 +13,7 @@ use bpaf::Bpaf;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault, Shown};
 use connectx_model::link::{Cable, Link};
-use connectx_model::pcap::Capture;
+use connectx_model::pcap::{Capture, PAGE};
 use connectx_model::{Card, Config};
 
 use crate::Result;
@@ -109,11 +109,14 @@ impl Plugged {
         )?;
         let wire = Wire::open(0, address).map_err(|error| format!("{address}: {error}"))?;
         let link: Box<dyn Link> = match &self.pcap {
-            Some(path) => Box::new(
-                File::create(path)
-                    .and_then(|file| Capture::new(self.network(), file))
-                    .map_err(|error| format!("{}: {error}", path.display()))?,
-            ),
+            Some(path) => {
+                let capture = File::create(path).and_then(|file| match self.model_port {
+                    ModelPort::Ethernet => Capture::new(self.network(), file),
+                    ModelPort::Infiniband => Capture::infiniband(self.network(), file),
+                });
+                eprintln!("recording to {}: {PAGE} has how to read it", path.display());
+                Box::new(capture.map_err(|error| format!("{}: {error}", path.display()))?)
+            }
             None => self.network(),
         };
         let mut rates = setting::none();

@@ -19,6 +19,9 @@ const ERF_INFINIBAND: u8 = 21;
 const ERF_VARYING: u8 = 4;
 const SNAP_LEN: u32 = 0x4_0000;
 
+/// The page on how to read these files, for programs that name it.
+pub const PAGE: &str = "docs/captures.md";
+
 /// Writes frames with time stamps in nanoseconds, each in one piece: what is cut off is cut between frames.
 #[derive(Debug)]
 pub struct Writer<W> {
@@ -119,6 +122,25 @@ impl<L: Link, W: Write + Send> Capture<L, W> {
         })
     }
 
+    /// The same for a link of InfiniBand ports: what is recorded are the packets that their frames stand for.
+    pub fn infiniband(inner: L, out: W) -> io::Result<Capture<L, W>> {
+        Ok(Capture {
+            inner,
+            writer: Writer::infiniband(out)?,
+            failed: None,
+        })
+    }
+
+    fn record(&mut self, frame: &[u8], now: Duration) -> io::Result<()> {
+        if self.writer.link_type == LINKTYPE_ETHERNET {
+            return self.writer.write(frame, now);
+        }
+        match infiniband::packet(frame) {
+            Some(packet) => self.writer.write(&packet, now),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the capture. Fails with the first error that a frame met, after which none was written any more.
     pub fn finish(self) -> io::Result<W> {
         match self.failed {
@@ -136,7 +158,7 @@ impl<L: Link, W: Write + Send> Capture<L, W> {
 impl<L: Link, W: Write + Send> Link for Capture<L, W> {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
         if self.failed.is_none()
-            && let Err(error) = self.writer.write(frame, now)
+            && let Err(error) = self.record(frame, now)
         {
             log::error!("capture stopped: {error}");
             self.failed = Some(error.kind());

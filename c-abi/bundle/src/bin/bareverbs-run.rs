@@ -12,6 +12,7 @@ use bareverbs_bundle::{
 use bareverbs_command_line::{EMPTY, is_path, parse_words};
 use bpaf::Bpaf;
 use connectx_model::link::datagram::Address;
+use connectx_model::pcap::PAGE;
 
 /// Runs an RDMA program on bareverbs: with its libibverbs.so.1 and librdmacm.so.1 in place of the system's.
 ///
@@ -75,7 +76,7 @@ struct Options {
     /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
     /// with this option, or are programs with rsockets.
     sockets: bool,
-    /// Record the frames that pass the model's port, in this pcap file.
+    /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
     #[bpaf(argument("FILE"))]
     pcap: Option<String>,
     #[bpaf(external)]
@@ -98,8 +99,12 @@ fn main() -> ExitCode {
     if let Some(path) = &options.serve_switch {
         return switch::serve(path, &options.uplink);
     }
+    let recording = options.pcap.clone();
     let why = match command(options) {
         Ok(mut command) => {
+            if let Some(file) = recording {
+                eprintln!("bareverbs-run: recording to {file}: {PAGE} has how to read it");
+            }
             // Returns only if it fails.
             let error = command.exec();
             format!("{}: {error}", command.get_program().display())

@@ -99,6 +99,9 @@ fn vcrc(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{Cable, Link};
+    use crate::pcap::Capture;
+    use std::time::Duration;
 
     /// A management datagram's first bytes on a directed route, without a global header.
     fn frame() -> Vec<u8> {
@@ -131,6 +134,17 @@ mod tests {
         let packet = packet(&frame).unwrap();
         assert_eq!(packet[..8], [0, 0x33, 0x12, 0x34, 0, 82, 0, 5]);
         assert_eq!(packet[8..48], frame[14..54]);
+    }
+
+    #[test]
+    fn a_capture_has_packets_in_place_of_frames() {
+        let mut link = Capture::infiniband(Cable::new(), Vec::new()).unwrap();
+        link.send(0, &[1; 60], Duration::ZERO);
+        link.send(0, &frame(), Duration::ZERO);
+        let file = link.finish().unwrap();
+        // Endace's extensible record format, LINKTYPE_ERF.
+        assert_eq!(file[20..24], 197u32.to_le_bytes());
+        assert_eq!(file[24 + 16 + 16..], packet(&frame()).unwrap());
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod expect;
 mod judge;
 mod link_layer;
 mod packets;
+mod page;
 mod readings;
 mod sample;
 mod scene;
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let damaged = work.join("damaged.pcap");
     icrcs_of_damaged(&mut outcome, &damaged, &capture)?;
     judged(&mut outcome, &work, &file, &damaged)?;
+    page::run(&mut outcome, &work, raw.len())?;
     subnet::run(&mut outcome, &work, &home)?;
 
     println!("frames of Linux: {GOLDEN}");

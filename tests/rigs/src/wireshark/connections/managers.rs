@@ -18,8 +18,8 @@ use std::time::Duration;
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const PORT: u16 = 7174;
 pub(super) const GSI_QKEY: u32 = 0x8001_0000;
-/// Where the service IDs of `RDMA_PS_TCP` begin.
-pub(super) const TCP: u64 = 0x0106_0000;
+/// The port spaces that connections are made in.
+pub(super) const SPACES: [PortSpace; 2] = [PortSpace::Tcp, PortSpace::Ib];
 
 /// Exponent of the ACK timeout by default: what Linux 6.12 derives from its packet life time, 16, for a
 /// card whose ACK delay is shorter.
@@ -78,6 +78,7 @@ pub(super) fn manager(node: Node, index: usize, macs: [[u8; 6]; 2]) -> Result<Cm
 /// The parameters of a connection: of its request and of its reply.
 #[derive(Clone)]
 pub(super) struct Variant {
+    pub(super) space: PortSpace,
     pub(super) address: Address,
     pub(super) tos: u8,
     pub(super) ack_timeout: Option<u8>,
@@ -95,6 +96,7 @@ pub(super) struct Variant {
 impl Variant {
     pub(super) fn new(address: Address) -> Self {
         Self {
+            space: PortSpace::Tcp,
             address,
             tos: 0,
             ack_timeout: None,
@@ -141,7 +143,8 @@ pub(super) struct Managers {
     pub(super) sent: [Vec<TraceEntry>; 2],
     /// PSN of the next datagram of each QP1.
     pub(super) psns: [u32; 2],
-    pub(super) listener: CmId,
+    /// One in each of [`SPACES`].
+    pub(super) listeners: Vec<(PortSpace, CmId)>,
     pub(super) guids: [u64; 2],
 }
 
@@ -163,18 +166,22 @@ impl Managers {
             cms[0].create_event_channel().map_err(text_of)?,
             cms[1].create_event_channel().map_err(text_of)?,
         ];
-        let listener = cms[1]
-            .create_id(Some(channels[1]), 0, PortSpace::Tcp)
-            .map_err(text_of)?;
-        let any = SocketAddr::new(IpAddr::from([0u16; 8]), PORT);
-        cms[1].bind_addr(listener, any).map_err(text_of)?;
-        cms[1].listen(listener, 4).map_err(text_of)?;
+        let mut listeners = Vec::new();
+        for space in SPACES {
+            let listener = cms[1]
+                .create_id(Some(channels[1]), 0, space)
+                .map_err(text_of)?;
+            let any = SocketAddr::new(IpAddr::from([0u16; 8]), PORT);
+            cms[1].bind_addr(listener, any).map_err(text_of)?;
+            cms[1].listen(listener, 4).map_err(text_of)?;
+            listeners.push((space, listener));
+        }
         Ok(Self {
             cms,
             channels,
             sent: Default::default(),
             psns: [0; 2],
-            listener,
+            listeners,
             guids: [Card::new(1).node_guid, Card::new(2).node_guid],
         })
     }
@@ -252,7 +259,7 @@ impl Managers {
         port: u16,
     ) -> Result<CmId, String> {
         let id = self.cms[0]
-            .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
+            .create_id(Some(self.channels[0]), 0, variant.space)
             .map_err(text_of)?;
         let mut options = vec![IdOption::Tos(variant.tos)];
         options.extend(variant.ack_timeout.map(IdOption::AckTimeout));
@@ -284,7 +291,8 @@ impl Managers {
             .connect(ours, Some(&variant.param(0)))
             .map_err(text_of)?;
         let request = self.event(scene, 1, EventType::ConnectRequest)?;
-        if request.listen_id != Some(self.listener)
+        let listener = request.listen_id.map(|id| (variant.space, id));
+        if !listener.is_some_and(|listener| self.listeners.contains(&listener))
             || &request.private_data()[..variant.request.len()] != variant.request
         {
             return Err(format!("the request came otherwise: {request:?}"));

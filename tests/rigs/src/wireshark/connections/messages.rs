@@ -1,6 +1,6 @@
 //! Each CM message, field by field, as it is meant.
 
-use super::managers::{ACK_TIMEOUT, Ends, GSI_QKEY, Learned, Managers, TCP, Variant};
+use super::managers::{ACK_TIMEOUT, Ends, GSI_QKEY, Learned, Managers, Variant};
 use crate::wireshark::expect::{Expected, Field, Value, bytes, number, text};
 use crate::wireshark::scene::Scene;
 use bareverbs_cm::mad::Attribute;
@@ -73,10 +73,14 @@ impl Managers {
     ) -> Expected {
         let (us, param) = (&ends.known[0], variant.param(0));
         let timers = variant.timers.unwrap_or_default();
+        let space = variant.space as u16;
         let mut fields = vec![
             number("infiniband.cm.req", us.comm_id),
-            number("infiniband.cm.req.serviceid", TCP + u64::from(to)),
-            number("infiniband.cm.req.serviceid.protocol", 6u8),
+            number(
+                "infiniband.cm.req.serviceid",
+                u64::from(space) << 16 | u64::from(to),
+            ),
+            number("infiniband.cm.req.serviceid.protocol", space as u8),
             number("infiniband.cm.req.serviceid.dport", to),
             number("infiniband.cm.req.localcaguid", self.guids[0]),
             number("infiniband.cm.req.localqkey", 0u8),

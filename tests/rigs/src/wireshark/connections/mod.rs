@@ -6,7 +6,7 @@ mod relations;
 
 use super::scene::{Address, Scene};
 use bareverbs_cm::mad::Attribute;
-use bareverbs_cm::rdma::EventType;
+use bareverbs_cm::rdma::{EventType, PortSpace};
 use managers::{Ends, Learned, Managers, PORT, SECOND, Variant, text_of};
 pub(super) use relations::Relations;
 
@@ -30,6 +30,12 @@ pub(super) fn run(scene: &mut Scene) -> Result<Vec<Relations>, String> {
     relations.push(no_listener(scene, &mut managers)?);
     relations.push(refused(scene, &mut managers)?);
     relations.push(abandoned(scene, &mut managers)?);
+    // tshark takes what follows this REQ for SDP, if it may guess.
+    let space = Variant {
+        space: PortSpace::Ib,
+        ..Variant::new(Address::Ipv4)
+    };
+    relations.push(connect_and_disconnect(scene, &mut managers, &space)?);
     Ok(relations)
 }
 
@@ -77,7 +83,10 @@ fn connect_and_disconnect(
     managers: &mut Managers,
     variant: &Variant,
 ) -> Result<Relations, String> {
-    let what = format!("{:?}, TOS {:#x}", variant.address, variant.tos);
+    let what = format!(
+        "{:?}, {:?}, TOS {:#x}",
+        variant.space, variant.address, variant.tos
+    );
     let mut ends = managers.ask(scene, variant)?;
     managers.answer(scene, variant, &mut ends)?;
     let expected = vec![

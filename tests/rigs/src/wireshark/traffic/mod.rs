@@ -47,6 +47,8 @@ fn sizes_and_operations(scene: &mut Scene) -> Result<(), String> {
             2,
             3,
             4,
+            5,
+            12,
             bytes - 1,
             bytes,
             bytes + 1,
