@@ -4,9 +4,9 @@
 //! ```text
 //! size     = gathered(type) + 16 * max_send_sge                     for connections at least one entry
 //! inline   = inlined(type) + align16(4 + max_inline_data)           if max_inline_data > 0
-//! wqe      = align64(max(size, inline))                             must fit max_wqe_sz_sq
+//! wqe      = align64(max(size, inline))                             size and inline must fit max_wqe_sz_sq, and 1008
 //! ring     = next_power_of_two(max_send_wr * wqe)                   ring / 64 blocks, at most max_send_wqebb
-//! returned: max_send_wr = ring / wqe, max_inline_data = wqe - inlined - 4, max_send_sge as asked
+//! returned: max_send_wr = ring / wqe, max_inline_data = min(wqe, 1008) - inlined - 4, max_send_sge as asked
 //!
 //! stride   = next_power_of_two(16 * max(max_recv_sge, 1))           must fit max_wqe_sz_rq
 //! ring     = max(64, next_power_of_two(max_recv_wr) * stride)
@@ -17,6 +17,9 @@
 //! write. libmlx5 reckons with the bind of a memory window, 192 bytes, in every QP. Here a QP has space for binds if it is
 //! asked for ([`MwBind::SPACE`](crate::qp::MwBind::SPACE)), so that an RC work request of one entry takes one block, and a
 //! queue of 16 a quarter of the memory.
+//!
+//! libmlx5 gives 988 bytes inline where 972 are the most here: a WQE with these has 64 segments of 16 bytes, of which the six
+//! bits of a control segment's `ds` cannot tell. Linux's driver keeps to 63 for that reason (`mlx5e_get_max_sq_wqebbs`).
 
 use core::fmt;
 
@@ -143,7 +146,7 @@ impl QpKind {
 /// The device's limits on queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Largest send WQE in bytes (`max_wqe_sz_sq`).
+    /// Largest send WQE in bytes: `max_wqe_sz_sq`, or what a control segment can say.
     pub max_send_wqe: u32,
     /// Largest receive WQE in bytes (`max_wqe_sz_rq`).
     pub max_recv_wqe: u32,
@@ -166,12 +169,10 @@ impl QueueLimits {
         } else {
             max_wqe_sz_rq as u32
         };
-        // `ds` of a control segment has six bits and counts 16 bytes.
-        let send = if max_wqe_sz_sq > 1008 {
-            1008
-        } else {
-            max_wqe_sz_sq as u32
-        };
+        // A WQE is a whole number of blocks, so the device's largest one is rounded down to them. `ds` of a control segment has
+        // six bits and counts 16 bytes, so that the last 16 of 16 blocks are never used.
+        let send = max_wqe_sz_sq as u32 / SEND_BLOCK * SEND_BLOCK;
+        let send = if send > 1008 { 1008 } else { send };
         Self {
             max_send_wqe: send,
             max_recv_wqe: recv,
@@ -243,9 +244,7 @@ pub const fn queue_sizes(
                 limit: max_sge,
             });
         }
-        // A WQE is a whole number of blocks, so the largest one is rounded down to them.
-        let max_wqe = limits.max_send_wqe / SEND_BLOCK * SEND_BLOCK;
-        let max_inline = max_wqe.saturating_sub(inlined + 4);
+        let max_inline = limits.max_send_wqe.saturating_sub(inlined + 4);
         if asked.max_inline_data > max_inline {
             return Err(CapError {
                 field: "max_inline_data",
@@ -264,14 +263,14 @@ pub const fn queue_sizes(
         } else {
             0
         };
-        let wqe = align(if plain > inline { plain } else { inline }, SEND_BLOCK);
-        if wqe > limits.max_send_wqe {
+        if plain > limits.max_send_wqe {
             return Err(CapError {
                 field: "max_send_sge",
                 asked: asked.max_send_sge,
-                limit: max_wqe.saturating_sub(gathered) / 16,
+                limit: max_sge,
             });
         }
+        let wqe = align(if plain > inline { plain } else { inline }, SEND_BLOCK);
         let max_ring = limits.max_entries as u64 * SEND_BLOCK as u64;
         let ring = (asked.max_send_wr as u64 * wqe as u64).next_power_of_two();
         if ring > max_ring {
@@ -286,7 +285,12 @@ pub const fn queue_sizes(
         sizes.sq_wqe = wqe;
         sizes.cap.max_send_wr = (ring / wqe as u64) as u32;
         // A datagram queue for messages without data has no room for the inline header either.
-        sizes.cap.max_inline_data = wqe.saturating_sub(inlined + 4);
+        let usable = if wqe > limits.max_send_wqe {
+            limits.max_send_wqe
+        } else {
+            wqe
+        };
+        sizes.cap.max_inline_data = usable.saturating_sub(inlined + 4);
     } else {
         sizes.cap.max_send_wr = 0;
         sizes.cap.max_send_sge = 0;
@@ -372,6 +376,9 @@ mod tests {
         assert_eq!(send(QpKind::Uc, cap(1, 2, 0)), (64, 28, 1));
         // 10 * 256 = 2560, rounded to 4096, which holds 16.
         assert_eq!(send(QpKind::Rc, cap(10, 1, 220)), (256, 220, 16));
+        // The largest: 63 times 16 bytes in 16 blocks, with 36 bytes before the data.
+        assert_eq!(send(QpKind::Rc, cap(1, 1, 925)), (1024, 972, 1));
+        assert_eq!(send(QpKind::Rc, cap(1, 60, 0)), (1024, 972, 1));
         // Datagrams as in libmlx5, against which these were checked.
         assert_eq!(send(QpKind::Ud, cap(1, 1, 0)), (128, 60, 1));
         assert_eq!(send(QpKind::XrcSend, cap(1, 1, 0)), (128, 76, 1));
