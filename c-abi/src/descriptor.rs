@@ -50,6 +50,17 @@ impl Counter {
         }
     }
 
+    /// Whether there is one to take.
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+    }
+
     /// Takes one if there is any, without waiting.
     pub(crate) fn try_take(&self) -> bool {
         let mut one = 0_u64;
@@ -128,28 +139,18 @@ impl<T> Events<T> {
 mod tests {
     use super::*;
 
-    fn is_readable(fd: RawFd) -> bool {
-        let mut poll = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one entry.
-        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
-    }
-
     #[test]
     fn the_descriptor_is_readable_while_there_are_events() {
         let events = Events::new().unwrap();
-        assert!(!is_readable(events.fd()));
+        assert!(!events.counter.is_readable());
         for number in 0..3 {
             events.push(number);
         }
         for number in 0..3 {
-            assert!(is_readable(events.fd()));
+            assert!(events.counter.is_readable());
             assert_eq!(events.pop(), Ok(number));
         }
-        assert!(!is_readable(events.fd()));
+        assert!(!events.counter.is_readable());
     }
 
     #[test]
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(events.remove(|number| number % 2 == 0), 2);
         assert_eq!(events.pop(), Ok(1));
         assert_eq!(events.pop(), Ok(3));
-        assert!(!is_readable(events.fd()));
+        assert!(!events.counter.is_readable());
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub(crate) struct EventChannel {
 struct State {
     /// The channel's counterpart in each manager.
     managers: Vec<(&'static Hca, ChannelId)>,
-    /// The descriptor is readable, or a thread was woken by it that has not looked yet.
-    signalled: bool,
+    /// Counts that were put into the descriptor, without those of threads that have looked for an event since.
+    counts: u32,
 }
 
 /// All channels, for the threads that drive the devices.
@@ -52,7 +52,7 @@ struct Channels(Vec<*const EventChannel>);
 // SAFETY: a channel leaves the list before it goes, and is only used while the list is locked.
 unsafe impl Send for Channels {}
 
-/// Makes the descriptors of event channels readable that have got events.
+/// Makes the descriptors of event channels readable that have got events, and those unreadable that have none any more.
 pub(crate) fn signal_channels() {
     for channel in &lock(&CHANNELS).0 {
         // SAFETY: a channel in the list is there.
@@ -111,19 +111,27 @@ impl EventChannel {
         Ok(id)
     }
 
-    /// Makes the descriptor readable if there is an event.
+    /// Makes the descriptor readable if there is an event, and unreadable if there is none. To be called after whatever may add
+    /// events or take some away, so that who polls the descriptor and who asks for an event see the same.
     pub(crate) fn signal(&self) {
         self.signal_locked(&mut lock(&self.state));
     }
 
     fn signal_locked(&self, state: &mut State) {
         let has_event = |(hca, id): &(&'static Hca, ChannelId)| {
-            let manager = hca.manager();
+            let manager = hca.manager_quietly();
             manager.is_ok_and(|manager| manager.has_cm_event(*id).unwrap_or(false))
         };
-        if !state.signalled && state.managers.iter().any(has_event) {
-            state.signalled = true;
-            self.counter.add();
+        if state.managers.iter().any(has_event) {
+            // A count that is known may be gone: a thread has it that has not looked yet, or that was cancelled.
+            if state.counts == 0 || !self.counter.is_readable() {
+                state.counts += 1;
+                self.counter.add();
+            }
+        } else {
+            while state.counts > 0 && self.counter.try_take() {
+                state.counts -= 1;
+            }
         }
     }
 
@@ -136,7 +144,7 @@ impl EventChannel {
         loop {
             self.counter.take()?;
             let mut state = lock(&self.state);
-            state.signalled = false;
+            state.counts = state.counts.saturating_sub(1);
             let mut found = None;
             for (hca, id) in &state.managers {
                 let mut manager = hca.manager_quietly()?;

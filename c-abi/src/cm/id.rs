@@ -214,6 +214,9 @@ impl IdObject {
         let (old, old_cm) = (inner.hca, inner.cm);
         (inner.hca, inner.cm) = (hca, cm);
         old.manager()?.destroy_id(old_cm)?;
+        drop(inner);
+        // SAFETY: as above.
+        unsafe { channel(self.c.channel) }?.signal();
         Ok(())
     }
 
@@ -475,7 +478,11 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
             Err(Errno::ENODEV) => {}
             Err(errno) => return Err(errno),
         }
-        // From here on no event of it is handed out.
+        // From here on no event of it is handed out. Those that were not taken are gone.
+        // SAFETY: the id's channel is there for as long as the id.
+        if let Ok(channel) = unsafe { channel((*id).channel) } {
+            channel.signal();
+        }
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let event = (*id).event;

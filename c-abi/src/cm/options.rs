@@ -129,6 +129,9 @@ pub(crate) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -
         }
         // Events that waited have moved along.
         channel(to.cast())?.signal();
+        if !was_sync {
+            channel(before)?.signal();
+        }
         Ok(())
     }
 }

@@ -11,6 +11,9 @@ use libc::{iovec, msghdr, nfds_t, pollfd, sockaddr, sockaddr_in, socklen_t, ssiz
 // For its functions.
 use bareverbs_c as _;
 
+#[path = "random.rs"]
+mod random;
+
 mod c {
     use super::*;
 
@@ -87,6 +90,8 @@ pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(5000);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
+
+pub(crate) use random::{Random, seeds};
 
 pub(crate) type Result<T> = std::result::Result<T, c_int>;
 
@@ -279,26 +284,4 @@ pub(crate) fn poll(wanted: &[(c_int, i16)], timeout: c_int) -> Vec<i16> {
     // SAFETY: so many entries.
     done(unsafe { c::rpoll(entries.as_mut_ptr(), count, timeout) }).unwrap();
     entries.iter().map(|entry| entry.revents).collect()
-}
-
-/// Numbers that depend on a seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
-}
-
-/// The seeds of a test: the one of the environment, or these.
-pub(crate) fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("BAREVERBS_TEST_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=count)
-            .map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-            .collect(),
-    }
 }
