@@ -22,20 +22,23 @@ thread_local! {
 }
 
 impl Waiter {
-    /// The calling thread's. A child has one of its own, since the descriptor would wake its parent.
+    /// The calling thread's. A child has one of its own, since the descriptor would wake its parent. A thread that ends may have
+    /// lost its own already, and gets another one for each call: functions that are called at exit wait as well.
     pub(super) fn own() -> Result<Arc<Self>> {
         let process = std::process::id();
-        OWN.with(|own| {
+        let new = || Ok(Arc::new(Self(Counter::new()?)));
+        let own = OWN.try_with(|own| {
             let mut own = own.borrow_mut();
             if let Some((of, waiter)) = &*own
                 && *of == process
             {
                 return Ok(waiter.clone());
             }
-            let waiter = Arc::new(Self(Counter::new()?));
+            let waiter = new()?;
             *own = Some((process, waiter.clone()));
             Ok(waiter)
-        })
+        });
+        own.unwrap_or_else(|_| new())
     }
 
     fn fd(&self) -> RawFd {
