@@ -3,6 +3,8 @@
 // UNSAFETY: registers memory of the program.
 #![expect(unsafe_code)]
 
+mod sending;
+
 use std::ptr::NonNull;
 
 use bareverbs_node::cm::rdma::{CmId, ConnParam};
@@ -16,9 +18,7 @@ use crate::hca::{Hca, P};
 use crate::rsocket::flow::{Inbound, Outbound};
 use crate::rsocket::options::Sizes;
 use crate::rsocket::port::Port;
-use crate::rsocket::wire::{
-    HELLO_LEN, Hello, MAPPING_LEN, Mapping, Message, TARGET_LEN, TARGETS, Target,
-};
+use crate::rsocket::wire::{HELLO_LEN, Hello, MAPPING_LEN, Message, TARGET_LEN, TARGETS, Target};
 
 /// Send work requests that are kept for messages without data.
 const CONTROL: u32 = 4;
@@ -332,8 +332,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives credits and halves of the ring back.
+    /// Gives credits and halves of the ring back, and sends what has waited for credits.
     fn tell(&mut self) -> Result<()> {
+        self.send_waiting()?;
         while self.end == End::Open
             && !self.said_last
             && self.inbound.wants_update()
@@ -366,9 +367,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether something is to be told as soon as a message that is under way has arrived.
+    /// Whether something is to be told as soon as a message that is under way has arrived, or to be sent as soon as there are
+    /// credits.
     pub(super) fn has_untold(&self) -> bool {
-        self.end == End::Open && !self.said_last && self.inbound.wants_update()
+        let untold = !self.said_last && self.inbound.wants_update();
+        self.end == End::Open && (untold || self.outbound.is_waiting())
     }
 
     fn post_message(&mut self, message: Message, wr_id: u64) -> Result<()> {
@@ -426,41 +429,6 @@ impl Connection {
         self.is_writable() && self.outbound.can_send()
     }
 
-    /// Sends as much as there are credits, targets and room for; how many bytes that were. 0 if none can be sent now.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<usize> {
-        if !self.tell_mappings()? {
-            return Ok(0);
-        }
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let Some(piece) = self.outbound.take(bytes.len() - sent, self.inline) else {
-                break;
-            };
-            let length = piece.length as usize;
-            let op = SendOp::WriteImm(
-                Remote {
-                    addr: piece.to.addr,
-                    rkey: RKey(piece.to.key),
-                },
-                Message::Data(piece.length).to_immediate(),
-            );
-            self.post_piece(op, &bytes[sent..sent + length], piece.staged)?;
-            sent += length;
-        }
-        Ok(sent)
-    }
-
-    fn post_piece(&mut self, op: SendOp<'_>, bytes: &[u8], staged: Option<u32>) -> Result<()> {
-        let Some(at) = staged else {
-            return self.post(DATA, op, SendData::Inline(bytes));
-        };
-        let at = at as usize;
-        self.staging.copy_in(at, bytes).map_err(|_| Errno::EIO)?;
-        let sge = self.staging.sge(at, bytes.len()).ok_or(Errno::EIO)?;
-        let wr_id = DATA | bytes.len() as u64;
-        self.post(wr_id, op, SendData::Sges(&[sge]))
-    }
-
     /// Copies bytes that have come, `skip` bytes further on; how many. They stay until they are consumed.
     pub(super) fn copy_out(&self, to: &mut [u8], skip: usize) -> Result<usize> {
         let mut copied = 0;
@@ -484,12 +452,13 @@ impl Connection {
         }
     }
 
-    /// Says that this end sends no more, or has closed. `false` if messages that are under way have to arrive before.
+    /// Says that this end sends no more, or has closed. `false` if messages that are under way have to arrive before, or bytes
+    /// wait for credits.
     pub(super) fn say_end(&mut self, message: Message) -> Result<bool> {
         if self.end != End::Open || self.said_last {
             return Ok(true);
         }
-        if self.control >= CONTROL {
+        if self.control >= CONTROL || self.outbound.is_waiting() {
             return Ok(false);
         }
         // What the other end has said may have come since the message was chosen.
@@ -568,82 +537,6 @@ impl Connection {
             ));
         }
         Ok(())
-    }
-
-    /// Tells the other end which buffers were mapped since. `false` if that has to wait for credits.
-    fn tell_mappings(&mut self) -> Result<bool> {
-        let Some(peer) = self.peer else {
-            return Ok(false);
-        };
-        for at in 0..self.mapped.len() {
-            let mapped = &self.mapped[at];
-            let Some(index) = mapped.index.filter(|_| !mapped.told) else {
-                continue;
-            };
-            if !self.outbound.take_credit() {
-                return Ok(false);
-            }
-            let mapping = Mapping {
-                offset: mapped.offset,
-                target: Target {
-                    addr: mapped.region.addr(),
-                    key: mapped.region.rkey().0,
-                    length: u32::try_from(mapped.length).unwrap_or(u32::MAX),
-                },
-            };
-            let to = Remote {
-                addr: peer.mapping_at(index),
-                rkey: RKey(peer.targets.key),
-            };
-            let bytes = mapping.to_bytes(peer.swap);
-            let op = SendOp::WriteImm(to, Message::Mapping(index).to_immediate());
-            self.post(DATA, op, SendData::Inline(&bytes))?;
-            self.mapped[at].told = true;
-        }
-        Ok(true)
-    }
-
-    /// Writes into a buffer that the other end has mapped, as much as there is room for; how many bytes that were.
-    /// `None` if no buffer has this offset.
-    pub(super) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<Option<usize>> {
-        if !self.tell_mappings()? {
-            return Ok(Some(0));
-        }
-        let mut written = 0;
-        while written < bytes.len() {
-            let Some((mapping, addr, most)) = self.mapping(offset.wrapping_add(written as u64))?
-            else {
-                return Ok((written > 0).then_some(written));
-            };
-            let left = bytes.len() - written;
-            let Some((length, staged)) = self.outbound.take_direct(left, most, self.inline) else {
-                break;
-            };
-            let op = SendOp::Write(Remote {
-                addr,
-                rkey: RKey(mapping.target.key),
-            });
-            let length = length as usize;
-            self.post_piece(op, &bytes[written..written + length], staged)?;
-            written += length;
-        }
-        Ok(Some(written))
-    }
-
-    /// The buffer of the other end that has this offset, where in it that is, and how much is left there.
-    fn mapping(&self, offset: u64) -> Result<Option<(Mapping, u64, u32)>> {
-        for index in 0..usize::from(self.mappings) {
-            let mut bytes = [0; MAPPING_LEN];
-            let at = TARGETS * TARGET_LEN + index * MAPPING_LEN;
-            self.table
-                .copy_out(at, &mut bytes)
-                .map_err(|_| Errno::EIO)?;
-            let mapping = Mapping::from_bytes(&bytes);
-            if let Some((addr, left)) = mapping.find(offset) {
-                return Ok(Some((mapping, addr, left)));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -12,6 +12,7 @@ use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::failure::{Errno, Result, guarded, lock};
 use crate::rsocket::connection::{Connection, End};
+use crate::rsocket::remaining::Remaining;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, of_ip, unspecified};
 use crate::rsocket::stream::{address, bind, give_address};
 use crate::rsocket::table::socket;
@@ -123,8 +124,8 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) 
     if flags & !known != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let total: usize = parts.iter().map(|part| part.len()).sum();
-    let (mut sent, mut part, mut at) = (0, 0, 0);
+    let mut left = Remaining::new(parts);
+    let total = left.length();
     let nonblocking = socket.is_nonblocking(flags);
     let finished = socket.wait(socket.send_deadline(), nonblocking, |state| {
         let connection = match connection(state)? {
@@ -139,22 +140,13 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) 
                 End::Open | End::Closed => Errno(libc::EPIPE),
             }));
         }
-        while let Some(bytes) = parts.get(part) {
-            let posted = match connection.send(&bytes[at..]) {
-                Ok(posted) => posted,
-                Err(errno) => {
-                    connection.break_off(errno);
-                    return Some(Err(errno));
-                }
-            };
-            (sent, at) = (sent + posted, at + posted);
-            if at < bytes.len() {
-                break;
-            }
-            (part, at) = (part + 1, 0);
+        if let Err(errno) = connection.send(&mut left) {
+            connection.break_off(errno);
+            return Some(Err(errno));
         }
-        (sent == total).then_some(Ok(()))
+        (left.length() == 0).then_some(Ok(()))
     });
+    let sent = total - left.length();
     match finished {
         // What was posted before counts.
         Err(_) if sent > 0 => Ok(sent),

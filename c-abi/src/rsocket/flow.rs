@@ -22,6 +22,8 @@ pub(super) struct Outbound {
     size: u32,
     head: u32,
     used: u32,
+    /// How many bytes before `head` wait for a credit. The current target has room for them.
+    waiting: u32,
     /// Data work requests that may still be posted, and that may be at all.
     room: u32,
     rooms: u32,
@@ -34,8 +36,8 @@ pub(super) struct Piece {
     pub(super) length: u32,
     /// Where they wait in the staging ring; `None` if they go inline.
     pub(super) staged: Option<u32>,
-    /// Where they are written.
-    pub(super) to: Target,
+    /// Where they are written; `None` if they wait for a credit.
+    pub(super) to: Option<Target>,
 }
 
 impl Outbound {
@@ -49,14 +51,20 @@ impl Outbound {
             size,
             head: 0,
             used: 0,
+            waiting: 0,
             room,
             rooms: room,
         }
     }
 
-    /// Whether no data work request is under way.
+    /// Whether no data work request is under way, and nothing waits for a credit.
     pub(super) fn is_idle(&self) -> bool {
-        self.room == self.rooms
+        self.room == self.rooms && !self.is_waiting()
+    }
+
+    /// Whether bytes wait for a credit.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
     /// What the other end says at the beginning.
@@ -85,9 +93,10 @@ impl Outbound {
         self.room > 0 && self.sent != self.limit
     }
 
-    /// Whether data can be sent.
+    /// Whether data can be sent, or wait for a credit: small messages end where their bytes have no room at the other end, not
+    /// where there have been as many as it has receives.
     pub(super) fn can_send(&self) -> bool {
-        self.has_credit() && self.targets[self.current].length > 0 && self.has_staging()
+        self.targets[self.current].length > self.waiting && self.has_staging()
     }
 
     /// Whether there is room for bytes that no target is needed for.
@@ -95,47 +104,80 @@ impl Outbound {
         self.room > 0 && self.size - self.used >= LOW_WATER.min(self.size / 2)
     }
 
-    /// Takes room for up to `left` bytes, which go inline up to `inline`. `None` if nothing can be sent now.
+    /// Takes room for up to `left` bytes, which go inline up to `inline` if there is a credit. `None` if nothing can be sent now.
     pub(super) fn take(&mut self, left: usize, inline: u32) -> Option<Piece> {
         if !self.can_send() {
             return None;
         }
-        let target = self.targets[self.current];
-        let (length, staged) = self.stage(left, target.length, inline)?;
+        let most = self.targets[self.current].length - self.waiting;
+        if self.is_waiting() || !self.has_credit() {
+            let (length, at) = self.reserve(left, most)?;
+            self.waiting += length;
+            return Some(Piece {
+                length,
+                staged: Some(at),
+                to: None,
+            });
+        }
+        let (length, staged) = self.stage(left, most, inline)?;
+        Some(self.message(length, staged))
+    }
+
+    /// Takes bytes that have waited and lie together, if there is a credit.
+    pub(super) fn take_waiting(&mut self) -> Option<Piece> {
+        if !self.is_waiting() || !self.has_credit() {
+            return None;
+        }
+        let at = (self.size + self.head - self.waiting) % self.size;
+        let length = self.waiting.min(LONGEST).min(self.size - at);
+        self.waiting -= length;
+        self.room -= 1;
+        Some(self.message(length, Some(at)))
+    }
+
+    /// Takes a credit for bytes, and their place in the current target.
+    fn message(&mut self, length: u32, staged: Option<u32>) -> Piece {
         self.sent = self.sent.wrapping_add(1);
         let entry = &mut self.targets[self.current];
+        let to = Some(*entry);
         entry.addr = entry.addr.wrapping_add(length.into());
         entry.length -= length;
         if entry.length == 0 {
             self.current = (self.current + 1) % TARGETS;
         }
-        Some(Piece {
-            length,
-            staged,
-            to: target,
-        })
+        Piece { length, staged, to }
     }
 
-    /// The same for a write to a mapped buffer with `most` bytes, which needs no credit: how many, and where they wait.
+    /// The same as [`take`](Self::take) for a write to a mapped buffer with `most` bytes, which needs no credit: how many, and
+    /// where they wait. Not before what waits for a credit is on its way.
     pub(super) fn take_direct(
         &mut self,
         left: usize,
         most: u32,
         inline: u32,
     ) -> Option<(u32, Option<u32>)> {
-        if !self.has_staging() {
+        if self.is_waiting() || !self.has_staging() {
             return None;
         }
         self.stage(left, most, inline)
     }
 
     fn stage(&mut self, left: usize, most: u32, inline: u32) -> Option<(u32, Option<u32>)> {
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        let length = left.min(most).min(LONGEST);
-        if length <= inline {
-            self.room -= 1;
-            return Some((length, None));
-        }
+        let length = u32::try_from(left).unwrap_or(u32::MAX).min(most);
+        let taken = if length <= inline {
+            (length, None)
+        } else {
+            let (length, at) = self.reserve(left, most)?;
+            (length, Some(at))
+        };
+        self.room -= 1;
+        Some(taken)
+    }
+
+    /// Takes a part of the staging ring: how many bytes, and where.
+    fn reserve(&mut self, left: usize, most: u32) -> Option<(u32, u32)> {
+        let length = u32::try_from(left).unwrap_or(u32::MAX);
+        let length = length.min(most).min(LONGEST);
         let length = length.min(self.size - self.used).min(self.size - self.head);
         if length == 0 {
             return None;
@@ -143,8 +185,7 @@ impl Outbound {
         let at = self.head;
         self.head = (self.head + length) % self.size;
         self.used += length;
-        self.room -= 1;
-        Some((length, Some(at)))
+        Some((length, at))
     }
 
     /// Takes a credit for a message that counts as data but carries none.
@@ -339,18 +380,39 @@ mod tests {
             let mut entry = 1;
             let (mut written, mut read) = (0_u64, 0_u64);
             let mut in_flight = VecDeque::new();
+            // What waits for credits, in the place where it is staged.
+            let mut staged = vec![0_u8; staging as usize];
             while read < 100_000 {
-                match random(seed) % 4 {
+                match random(seed) % 5 {
                     0 => {
                         let left = 1 + random(seed) as usize % 4000;
                         if let Some(piece) = outbound.take(left, inline) {
-                            let at = piece.to.addr as usize;
-                            for byte in &mut ring[at..at + piece.length as usize] {
-                                *byte = written as u8;
-                                written += 1;
+                            let length = piece.length as usize;
+                            let bytes =
+                                Vec::from_iter((0..length).map(|at| (written + at as u64) as u8));
+                            written += u64::from(piece.length);
+                            match piece.to {
+                                Some(to) => {
+                                    let at = to.addr as usize;
+                                    ring[at..at + length].copy_from_slice(&bytes);
+                                    inbound.arrived(piece.length).unwrap();
+                                    in_flight.push_back(piece.staged.map_or(0, |_| piece.length));
+                                }
+                                None => {
+                                    let at = piece.staged.unwrap() as usize;
+                                    staged[at..at + length].copy_from_slice(&bytes);
+                                }
                             }
+                        }
+                    }
+                    4 => {
+                        if let Some(piece) = outbound.take_waiting() {
+                            let length = piece.length as usize;
+                            let from = piece.staged.unwrap() as usize;
+                            let at = piece.to.unwrap().addr as usize;
+                            ring[at..at + length].copy_from_slice(&staged[from..from + length]);
                             inbound.arrived(piece.length).unwrap();
-                            in_flight.push_back(piece.staged.map_or(0, |_| piece.length));
+                            in_flight.push_back(piece.length);
                         }
                     }
                     1 => {
@@ -429,22 +491,38 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_without_credits_or_targets() {
+    fn bytes_without_a_credit_wait_as_long_as_the_target_has_room() {
         let mut outbound = Outbound::new(8192, 4);
-        assert_eq!(outbound.take(1, 64), None);
+        assert_eq!(outbound.take(1, 64), None, "no target");
         let target = Target {
             addr: 0x1000,
             key: 7,
             length: 10,
         };
         outbound.begin(1, target);
-        let piece = outbound.take(100, 64).unwrap();
-        assert_eq!((piece.length, piece.staged, piece.to), (10, None, target));
-        assert_eq!(outbound.take(1, 64), None, "no credit");
+        let piece = outbound.take(4, 64).unwrap();
+        assert_eq!(
+            (piece.length, piece.staged, piece.to),
+            (4, None, Some(target))
+        );
+        for at in 0..5 {
+            let piece = outbound.take(1, 64).unwrap();
+            assert_eq!((piece.length, piece.staged, piece.to), (1, Some(at), None));
+        }
+        assert_eq!(outbound.take(100, 64).unwrap().length, 1);
+        assert_eq!(outbound.take(1, 64), None, "the target is full");
+        assert_eq!(outbound.take_direct(1, 1, 64), None, "what waits is first");
+        assert_eq!(outbound.take_waiting(), None);
         outbound.extend(2);
-        assert_eq!(outbound.take(1, 64), None, "no target");
+        let all = outbound.take_waiting().unwrap();
+        assert_eq!((all.length, all.staged), (6, Some(0)));
+        assert_eq!(all.to.map(|to| (to.addr, to.length)), Some((0x1004, 6)));
+        assert!(!outbound.can_send() && !outbound.is_waiting());
         outbound.set_target(1, target);
-        assert_eq!(outbound.take(1, 0).unwrap().staged, Some(0));
-        assert!(!outbound.can_send());
+        assert!(outbound.can_send());
+        assert!(!outbound.is_idle());
+        outbound.done(0);
+        outbound.done(6);
+        assert!(outbound.is_idle());
     }
 }

@@ -23,6 +23,7 @@ mod iomap;
 mod options;
 mod poll;
 mod port;
+mod remaining;
 mod socket;
 mod stream;
 mod table;

@@ -27,7 +27,7 @@ const RDMA_ROUTE: c_int = 4;
 /// Limits of queues and rings.
 const QUEUE: std::ops::RangeInclusive<u16> = 16..=4096;
 const RING: std::ops::RangeInclusive<u32> = (4 << 10)..=(64 << 20);
-const MOST_INLINE: u16 = 512;
+pub(super) const MOST_INLINE: u16 = 512;
 const MOST_MAPPINGS: u16 = 1024;
 
 /// How large the queues and rings of a stream are made.

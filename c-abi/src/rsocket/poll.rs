@@ -76,6 +76,7 @@ impl Socket {
             state.arm();
         }
         state.process();
+        state.settle();
         ready(&state) & (events | ALWAYS)
     }
 }

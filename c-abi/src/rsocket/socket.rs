@@ -336,7 +336,7 @@ impl State {
     }
 
     /// What could not be told to the other end yet is told when the next completion is there, whether a call waits or not.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if let Phase::Open(connection) = &mut self.phase
             && connection.has_untold()
         {

@@ -229,16 +229,21 @@ impl Socket {
 
     /// Sends two pieces with one call.
     pub(crate) fn send_two(&self, first: &[u8], second: &[u8]) -> Result<usize> {
-        let mut pieces = [first, second].map(|piece| iovec {
+        self.send_pieces(&[first, second], 0)
+    }
+
+    /// Sends pieces with one call.
+    pub(crate) fn send_pieces(&self, pieces: &[&[u8]], flags: c_int) -> Result<usize> {
+        let mut pieces = Vec::from_iter(pieces.iter().map(|piece| iovec {
             iov_base: piece.as_ptr().cast_mut().cast(),
             iov_len: piece.len(),
-        });
+        }));
         // SAFETY: numbers and pointers may be zero.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = pieces.as_mut_ptr();
-        message.msg_iovlen = 2;
-        // SAFETY: two pieces, which can be read.
-        done(unsafe { c::rsendmsg(self.0, &message, 0) } as i64)
+        message.msg_iovlen = pieces.len() as _;
+        // SAFETY: so many pieces, which can be read.
+        done(unsafe { c::rsendmsg(self.0, &message, flags) } as i64)
     }
 
     pub(crate) fn set(&self, level: c_int, name: c_int, value: c_int) -> Result<()> {

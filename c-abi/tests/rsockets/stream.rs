@@ -158,6 +158,49 @@ fn what_was_sent_before_closing_arrives() {
     assert_eq!(server.send(b"too late", 0), Err(libc::ECONNRESET));
 }
 
+/// More messages than the other end has receives: what counts is their bytes.
+#[test]
+fn small_messages_do_not_wait_for_the_other_end_to_receive() {
+    const COUNT: usize = 5000;
+    setup();
+    let port = free_port();
+    let listener = Socket::listener(port);
+    let client = Socket::client(port);
+    let server = listener.accept().unwrap();
+    let bytes = Vec::from_iter((0..COUNT).map(|at| at as u8));
+    for byte in &bytes {
+        assert_eq!(client.send(&[*byte], libc::MSG_DONTWAIT), Ok(1));
+    }
+    // The end comes behind them.
+    thread::scope(|scope| {
+        scope.spawn(|| client.close().unwrap());
+        let mut received = vec![0; COUNT + 1];
+        assert_eq!(server.recv(&mut received, MSG_WAITALL), Ok(COUNT));
+        assert_eq!(received[..COUNT], bytes);
+    });
+}
+
+#[test]
+fn many_pieces_are_one_message() {
+    setup();
+    let port = free_port();
+    let listener = Socket::listener(port);
+    let client = Socket::client(port);
+    let server = listener.accept().unwrap();
+    let bytes = Vec::from_iter((0..7 * 1024).map(|at| (at * at / 7) as u8));
+    for length in [1, 7] {
+        let pieces: Vec<&[u8]> = bytes[..length * 1024].chunks(length).collect();
+        // A list as long as can be, twice over what the other end has receives for.
+        assert_eq!(
+            client.send_pieces(&pieces, libc::MSG_DONTWAIT),
+            Ok(length * 1024)
+        );
+        let mut received = vec![0; length * 1024];
+        assert_eq!(server.recv(&mut received, MSG_WAITALL), Ok(received.len()));
+        assert_eq!(received, bytes[..length * 1024]);
+    }
+}
+
 #[test]
 fn polling_mixes_rsockets_and_descriptors() {
     setup();
