@@ -11,7 +11,7 @@ use crate::abi::numbers::*;
 use crate::abi::objects::{async_element, ibv_async_event, ibv_context};
 use crate::context::context;
 use crate::cq::CqObject;
-use crate::failure::{as_nothing, as_status};
+use crate::failure::{as_nothing, as_status_after};
 use crate::hca::Hca;
 use crate::qp::QpObject;
 use crate::registry::Objects;
@@ -145,43 +145,48 @@ pub(crate) fn deliver(hca: &Hca, event: &AsyncEvent) {
 /// # Safety
 /// The context is open, and `event` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(
+pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        let context = unsafe { self::context(context) }?;
-        let item = context.events.pop_with(|item| {
-            // SAFETY: an object takes its events out of the queue before it goes, and the queue is locked.
-            unsafe { item.subject.count(false) }
-        })?;
-        let element = match item.subject {
-            Subject::Cq(cq) => async_element {
-                cq: cq.cast_mut().cast(),
-            },
-            Subject::Qp(qp) => async_element {
-                qp: qp.cast_mut().cast(),
-            },
-            Subject::Srq(srq) => async_element {
-                srq: srq.cast_mut().cast(),
-            },
-            Subject::Wq(wq) => async_element {
-                wq: wq.cast_mut().cast(),
-            },
-            Subject::Port(port) => async_element {
-                port_num: port.into(),
-            },
-        };
-        // SAFETY: the caller's promise.
-        unsafe {
-            event.write(ibv_async_event {
-                element,
-                event_type: item.event_type,
+    // SAFETY: the caller's promise.
+    let context = unsafe { self::context(context) };
+    as_status_after(
+        || context?.events.wait(),
+        || {
+            let item = context?.events.take(|item| {
+                // SAFETY: an object takes its events out of the queue before it goes, and the queue is locked.
+                unsafe { item.subject.count(false) }
             });
-        }
-        Ok(())
-    })
+            // SAFETY: the caller's promise.
+            Ok(item.map(|item| unsafe { event.write(to_c(&item)) }))
+        },
+    )
+}
+
+/// An event as C has it.
+fn to_c(item: &AsyncItem) -> ibv_async_event {
+    let element = match item.subject {
+        Subject::Cq(cq) => async_element {
+            cq: cq.cast_mut().cast(),
+        },
+        Subject::Qp(qp) => async_element {
+            qp: qp.cast_mut().cast(),
+        },
+        Subject::Srq(srq) => async_element {
+            srq: srq.cast_mut().cast(),
+        },
+        Subject::Wq(wq) => async_element {
+            wq: wq.cast_mut().cast(),
+        },
+        Subject::Port(port) => async_element {
+            port_num: port.into(),
+        },
+    };
+    ibv_async_event {
+        element,
+        event_type: item.event_type,
+    }
 }
 
 /// Acknowledges an asynchronous event: `ibv_ack_async_event`. Destroying its object waits for that.

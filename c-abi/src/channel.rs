@@ -10,7 +10,7 @@ use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::context::context;
 use crate::cq::CqObject;
 use crate::descriptor::Events;
-use crate::failure::{Errno, Result, as_errno, as_nothing, as_pointer, as_status};
+use crate::failure::{Errno, Result, as_errno, as_nothing, as_pointer, as_status_after};
 
 /// A completion channel.
 #[repr(C)]
@@ -103,25 +103,29 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 /// # Safety
 /// The channel was created here; `cq` and `cq_context` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::channel(channel) }?;
-        let CqEvent(found) = object.events.pop_with(|event| {
-            // SAFETY: a CQ takes its events out of the queue before it goes, and the queue is locked.
-            unsafe { &*event.0 }.comp_acks.hand_out();
-        })?;
-        // SAFETY: the CQ cannot go before this event is acknowledged; the caller's promise for the rest.
-        unsafe {
-            cq.write(found.cast_mut().cast());
-            cq_context.write((*found).ex.cq_context);
-        }
-        Ok(())
-    })
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::channel(channel) };
+    as_status_after(
+        || object?.events.wait(),
+        || {
+            let found = object?.events.take(|event| {
+                // SAFETY: a CQ takes its events out of the queue before it goes, and the queue is locked.
+                unsafe { &*event.0 }.comp_acks.hand_out();
+            });
+            Ok(found.map(|CqEvent(found)| {
+                // SAFETY: the CQ cannot go before this event is acknowledged; the caller's promise for the rest.
+                unsafe {
+                    cq.write(found.cast_mut().cast());
+                    cq_context.write((*found).ex.cq_context);
+                }
+            }))
+        },
+    )
 }
 
 /// Acknowledges events of a CQ: `ibv_ack_cq_events`. Destroying the CQ waits for that.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
+use crate::cancel;
 use crate::failure::{Errno, Result, lock};
 
 /// A descriptor that is readable while there are counts in it: for poll and epoll, blocking or not, as the program sets it.
@@ -37,14 +38,14 @@ impl Counter {
         unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Takes one, and waits for it unless the program has made the descriptor non-blocking.
+    /// Takes one, and waits for it unless the program has made the descriptor non-blocking. The thread may be cancelled meanwhile.
     ///
     /// # Errors
     /// EAGAIN, or EINTR after a signal.
     pub(crate) fn take(&self) -> Result<()> {
         let mut one = 0_u64;
         // SAFETY: writes 8 bytes of a number.
-        match unsafe { libc::read(self.fd(), (&raw mut one).cast(), 8) } {
+        match unsafe { cancel::read(self.fd(), (&raw mut one).cast(), 8) } {
             8 => Ok(()),
             _ => Err(Errno::last()),
         }
@@ -100,23 +101,29 @@ impl<T> Events<T> {
         self.counter.add();
     }
 
-    /// Takes the oldest event, and waits for it unless the program has made the descriptor non-blocking.
+    /// Waits until there may be an event, unless the program has made the descriptor non-blocking. The thread may be cancelled
+    /// meanwhile, and is to look for the event ([`take`](Self::take)) afterwards.
     ///
     /// # Errors
     /// EAGAIN, or EINTR after a signal.
-    #[cfg(test)]
-    pub(crate) fn pop(&self) -> Result<T> {
-        self.pop_with(|_| {})
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.counter.take()
     }
 
-    /// The same, and calls `taken` before another thread can find the event gone.
-    pub(crate) fn pop_with(&self, taken: impl FnOnce(&mut T)) -> Result<T> {
+    /// Takes the oldest event after a wait, and calls `taken` before another thread can find the event gone. `None` if it was
+    /// removed when the thread was about to take it.
+    pub(crate) fn take(&self, taken: impl FnOnce(&mut T)) -> Option<T> {
+        let mut queue = lock(&self.queue);
+        let mut event = queue.pop_front()?;
+        taken(&mut event);
+        Some(event)
+    }
+
+    #[cfg(test)]
+    fn pop(&self) -> Result<T> {
         loop {
-            self.counter.take()?;
-            let mut queue = lock(&self.queue);
-            // What was removed has left its count behind if another thread was about to take it.
-            if let Some(mut event) = queue.pop_front() {
-                taken(&mut event);
+            self.wait()?;
+            if let Some(event) = self.take(|_| {}) {
                 return Ok(event);
             }
         }

@@ -15,6 +15,8 @@ use bareverbs_node::verbs::{
     ModifyError, MrError, PostError, SrqError,
 };
 
+use crate::cancel;
+
 /// An errno, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
@@ -134,6 +136,8 @@ impl From<DestroyQpError> for Errno {
 /// Runs the body of a call that C makes. A panic is an error of this library, which the caller sees as EIO.
 #[inline]
 pub(crate) fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Threads that are cancelled end where nothing is to be dropped.
+    let _off = cancel::Off::new();
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(_) => Err(Errno::EIO),
@@ -156,7 +160,12 @@ pub(crate) fn as_status(body: impl FnOnce() -> Result<()>) -> c_int {
 
 /// The result of a call that returns a number, or -1 with an errno.
 pub(crate) fn as_number(body: impl FnOnce() -> Result<c_int>) -> c_int {
-    match guarded(body) {
+    status(guarded(body))
+}
+
+/// A result as C has it: the number, or -1 with an errno.
+pub(crate) fn status(result: Result<c_int>) -> c_int {
+    match result {
         Ok(number) => number,
         Err(errno) => {
             errno.set();
@@ -165,7 +174,26 @@ pub(crate) fn as_number(body: impl FnOnce() -> Result<c_int>) -> c_int {
     }
 }
 
-/// The result of a call that returns a pointer, or NULL with an errno.
+/// The result of a call that waits and returns 0, or -1 with an errno: `wait` waits, and the thread may be cancelled there, so
+/// that nothing is to be dropped in either function; `look` does the work, unless there is nothing after all.
+pub(crate) fn as_status_after(
+    wait: impl Fn() -> Result<()>,
+    mut look: impl FnMut() -> Result<Option<()>>,
+) -> c_int {
+    loop {
+        let found = match wait() {
+            Ok(()) => guarded(&mut look),
+            Err(errno) => Err(errno),
+        };
+        match found {
+            Ok(Some(())) => return 0,
+            Ok(None) => {}
+            Err(errno) => return status(Err(errno)),
+        }
+    }
+}
+
+/// The result of a call that makes something and returns a pointer to it, or NULL with an errno.
 pub(crate) fn as_pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     match guarded(body) {
         Ok(pointer) => pointer,

@@ -21,6 +21,7 @@
 //!   and `read` whether it blocks or not.
 //! * The data path takes the lock of its queue only: send queue, receive queue, SRQ or CQ.
 //! * `librdmacm`'s own part (moving QPs, synchronous calls) is done here; `RdmaCm` plays the part of the kernel's `rdma_ucm`.
+//! * Calls that wait can be cancelled (`pthread_cancel`): see the module `cancel`.
 //! * A panic does not cross into C: it is EIO. The usual way through the data path has none of its own, and is not guarded: one of
 //!   the platform's ends the process there.
 //!
@@ -35,6 +36,7 @@ pub mod abi;
 mod acks;
 mod ah;
 mod async_event;
+mod cancel;
 mod channel;
 mod clock;
 mod cm;

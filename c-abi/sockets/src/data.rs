@@ -11,6 +11,7 @@ use std::sync::Arc;
 use libc::{MSG_DONTWAIT, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::address::{self, Whose, whose};
+use crate::cancel::holding;
 use crate::names::{
     NOBODY, bind_for_sending, is_nonblocking, kind, receive_deadline, wait_for_either,
 };
@@ -28,19 +29,19 @@ fn receive(
     fd: c_int,
     companion: &Companion,
     flags: c_int,
-    mut by_rdma: impl FnMut(c_int) -> ssize_t,
-    mut by_system: impl FnMut(c_int) -> ssize_t,
+    by_rdma: impl Fn(c_int, c_int) -> ssize_t,
+    by_system: impl Fn(c_int) -> ssize_t,
 ) -> ssize_t {
     let flags = flags | no_wait(fd);
     if !companion.is_both() {
-        return by_rdma(flags);
+        return by_rdma(companion.rsocket, flags);
     }
     if companion.kind == libc::SOCK_STREAM {
         return by_system(flags);
     }
     let deadline = receive_deadline(fd);
     loop {
-        let received = by_rdma(flags | MSG_DONTWAIT);
+        let received = by_rdma(companion.rsocket, flags | MSG_DONTWAIT);
         if received >= 0 || errno() != libc::EAGAIN {
             return received;
         }
@@ -59,7 +60,7 @@ fn receive(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvfrom(
+pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     to: *mut c_void,
     length: size_t,
@@ -67,19 +68,18 @@ pub unsafe extern "C" fn recvfrom(
     addr: *mut sockaddr,
     addr_length: *mut socklen_t,
 ) -> ssize_t {
-    let Some(companion) = table::find(fd) else {
-        // SAFETY: the caller's promise.
-        return unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) };
-    };
-    receive(
-        fd,
-        &companion,
-        flags,
-        // SAFETY: the caller's promise.
-        |flags| unsafe { rdma::rrecvfrom(companion.rsocket, to, length, flags, addr, addr_length) },
-        // SAFETY: the caller's promise.
-        |flags| unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) },
-    )
+    // SAFETY: the caller's promise.
+    let by_rdma =
+        |rsocket, flags| unsafe { rdma::rrecvfrom(rsocket, to, length, flags, addr, addr_length) };
+    // SAFETY: the caller's promise.
+    let by_system = |flags| unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) };
+    let received = table::with(fd, |companion| {
+        receive(fd, companion, flags, by_rdma, by_system)
+    });
+    match received {
+        Some(received) => received,
+        None => by_system(flags),
+    }
 }
 
 /// Receives: `recv`.
@@ -87,7 +87,12 @@ pub unsafe extern "C" fn recvfrom(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { recvfrom(fd, to, length, flags, NOBODY.0, NOBODY.1) }
 }
@@ -97,20 +102,18 @@ pub unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, length: size_t, flags:
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let Some(companion) = table::find(fd) else {
-        // SAFETY: the caller's promise.
-        return unsafe { real::recvmsg(fd, message, flags) };
-    };
-    receive(
-        fd,
-        &companion,
-        flags,
-        // SAFETY: the caller's promise.
-        |flags| unsafe { rdma::rrecvmsg(companion.rsocket, message, flags) },
-        // SAFETY: the caller's promise.
-        |flags| unsafe { real::recvmsg(fd, message, flags) },
-    )
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let by_rdma = |rsocket, flags| unsafe { rdma::rrecvmsg(rsocket, message, flags) };
+    // SAFETY: the caller's promise.
+    let by_system = |flags| unsafe { real::recvmsg(fd, message, flags) };
+    let received = table::with(fd, |companion| {
+        receive(fd, companion, flags, by_rdma, by_system)
+    });
+    match received {
+        Some(received) => received,
+        None => by_system(flags),
+    }
 }
 
 /// Receives: `read`.
@@ -118,12 +121,12 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        match table::find(fd) {
-            Some(_) => recvfrom(fd, to, length, 0, NOBODY.0, NOBODY.1),
-            None => real::read(fd, to, length),
+        match table::has(fd) {
+            true => recvfrom(fd, to, length, 0, NOBODY.0, NOBODY.1),
+            false => real::read(fd, to, length),
         }
     }
 }
@@ -142,12 +145,12 @@ fn of_pieces(pieces: *const iovec, count: c_int) -> msghdr {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        match table::find(fd) {
-            Some(_) => recvmsg(fd, &mut of_pieces(pieces, count), 0),
-            None => real::readv(fd, pieces, count),
+        match table::has(fd) {
+            true => recvmsg(fd, &mut of_pieces(pieces, count), 0),
+            false => real::readv(fd, pieces, count),
         }
     }
 }
@@ -157,7 +160,7 @@ pub unsafe extern "C" fn readv(fd: c_int, pieces: *const iovec, count: c_int) ->
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recv_chk(
+pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     to: *mut c_void,
     length: size_t,
@@ -174,7 +177,7 @@ pub unsafe extern "C" fn __recv_chk(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     to: *mut c_void,
     length: size_t,
@@ -193,7 +196,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __read_chk(
+pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
     to: *mut c_void,
     length: size_t,
@@ -254,7 +257,7 @@ fn known(flags: c_int) -> c_int {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     from: *const c_void,
     length: size_t,
@@ -267,7 +270,9 @@ pub unsafe extern "C" fn sendto(
         match sender(fd, addr, addr_length) {
             By::Rdma(companion) => {
                 let flags = known(flags) | no_wait(fd);
-                rdma::rsendto(companion.rsocket, from, length, flags, addr, addr_length)
+                holding(companion, |companion| {
+                    rdma::rsendto(companion.rsocket, from, length, flags, addr, addr_length)
+                })
             }
             By::System => real::sendto(fd, from, length, flags, addr, addr_length),
         }
@@ -279,7 +284,7 @@ pub unsafe extern "C" fn sendto(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn send(
+pub unsafe extern "C-unwind" fn send(
     fd: c_int,
     from: *const c_void,
     length: size_t,
@@ -294,7 +299,11 @@ pub unsafe extern "C" fn send(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
         let by = match message.as_ref() {
@@ -302,9 +311,9 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
             None => By::System,
         };
         match by {
-            By::Rdma(companion) => {
+            By::Rdma(companion) => holding(companion, |companion| {
                 rdma::rsendmsg(companion.rsocket, message, known(flags) | no_wait(fd))
-            }
+            }),
             By::System => real::sendmsg(fd, message, flags),
         }
     }
@@ -315,12 +324,12 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        match table::find(fd) {
-            Some(_) => sendto(fd, from, length, 0, null(), 0),
-            None => real::write(fd, from, length),
+        match table::has(fd) {
+            true => sendto(fd, from, length, 0, null(), 0),
+            false => real::write(fd, from, length),
         }
     }
 }
@@ -330,12 +339,12 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, length: size_t) -
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        match table::find(fd) {
-            Some(_) => sendmsg(fd, &of_pieces(pieces, count), 0),
-            None => real::writev(fd, pieces, count),
+        match table::has(fd) {
+            true => sendmsg(fd, &of_pieces(pieces, count), 0),
+            false => real::writev(fd, pieces, count),
         }
     }
 }
@@ -348,13 +357,13 @@ const PIECE: usize = 64 << 10;
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile(
+pub unsafe extern "C-unwind" fn sendfile(
     to: c_int,
     from: c_int,
     offset: *mut off_t,
     count: size_t,
 ) -> ssize_t {
-    if table::find(to).is_none() {
+    if !table::has(to) {
         // SAFETY: the caller's promise.
         return unsafe { real::sendfile(to, from, offset, count) };
     }
@@ -369,8 +378,10 @@ pub unsafe extern "C" fn sendfile(
     let Ok(found) = usize::try_from(found) else {
         return -1;
     };
-    // SAFETY: so many bytes.
-    let sent = unsafe { sendto(to, bytes.as_ptr().cast(), found, 0, null(), 0) };
+    let sent = holding(bytes, |bytes| {
+        // SAFETY: so many bytes.
+        unsafe { sendto(to, bytes.as_ptr().cast(), found, 0, null(), 0) }
+    });
     if sent > 0 {
         match offset {
             Some(offset) => *offset = at + sent as off_t,
@@ -388,7 +399,7 @@ pub unsafe extern "C" fn sendfile(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile64(
+pub unsafe extern "C-unwind" fn sendfile64(
     to: c_int,
     from: c_int,
     offset: *mut off_t,

@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{epoll_event, pollfd, sigset_t};
 
+use crate::cancel::holding;
 use crate::interest::{Interest, Interests};
 use crate::rdma;
 use crate::real::{self, set_errno};
@@ -42,16 +43,16 @@ pub(crate) fn forget(fd: c_int) {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_ctl(
+pub unsafe extern "C-unwind" fn epoll_ctl(
     epoll: c_int,
     operation: c_int,
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let found = table::find(fd);
-    let kept = found.is_some() && with(|all| all.has(epoll, fd));
+    let is_found = table::has(fd);
+    let kept = is_found && with(|all| all.has(epoll, fd));
     let adds = operation == libc::EPOLL_CTL_ADD;
-    let is_ours = kept || adds && found.is_some();
+    let is_ours = kept || adds && is_found;
     if !is_ours || rdma::is_inside() {
         // SAFETY: the caller's promise.
         return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn epoll_ctl(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_wait(
+pub unsafe extern "C-unwind" fn epoll_wait(
     epoll: c_int,
     events: *mut epoll_event,
     most: c_int,
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn epoll_wait(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait(
+pub unsafe extern "C-unwind" fn epoll_pwait(
     epoll: c_int,
     events: *mut epoll_event,
     most: c_int,
@@ -108,13 +109,17 @@ pub unsafe extern "C" fn epoll_pwait(
         false => of_epoll(),
     };
     if ours.is_empty() || events.is_null() || most <= 0 {
+        // Before the wait, in which the thread may be cancelled.
+        drop(ours);
         // SAFETY: the caller's promise.
         return unsafe { real::epoll_pwait(epoll, events, most, timeout, signals) };
     }
     // SAFETY: the caller's promise.
     let to = unsafe { slice::from_raw_parts_mut(events, most as usize) };
-    // SAFETY: the caller's promise.
-    unsafe { with_signals(signals, || wait_for(epoll, &ours, to, timeout)) }
+    holding(ours, |ours| {
+        // SAFETY: the caller's promise.
+        unsafe { with_signals(signals, || wait_for(epoll, ours, to, timeout)) }
+    })
 }
 
 fn wait_for(
@@ -139,28 +144,30 @@ fn wait_for(
         .map(|(fd, _, events)| entry(*fd, *events))
         .collect();
     fds.push(entry(epoll, libc::POLLIN));
-    if wait(&mut fds, timeout) < 0 {
-        return -1;
-    }
-    let mut count = 0;
-    for ((fd, interest, _), found) in asked.iter().zip(&fds) {
-        if found.revents == 0 || count == to.len() {
-            continue;
+    holding((asked, fds), |(asked, fds)| {
+        if wait(fds, timeout) < 0 {
+            return -1;
         }
-        to[count] = epoll_event {
-            events: found.revents as u16 as u32,
-            u64: interest.data,
-        };
-        count += 1;
-        with(|all| all.reported(epoll, *fd));
-    }
-    let kernel = fds.last().is_some_and(|entry| entry.revents != 0);
-    let rest = &mut to[count..];
-    if kernel && !rest.is_empty() {
-        let most = rest.len() as c_int;
-        // SAFETY: so many can be written.
-        let found = unsafe { real::epoll_pwait(epoll, rest.as_mut_ptr(), most, 0, null()) };
-        count += usize::try_from(found).unwrap_or(0);
-    }
-    count as c_int
+        let mut count = 0;
+        for ((fd, interest, _), found) in asked.iter().zip(&*fds) {
+            if found.revents == 0 || count == to.len() {
+                continue;
+            }
+            to[count] = epoll_event {
+                events: found.revents as u16 as u32,
+                u64: interest.data,
+            };
+            count += 1;
+            with(|all| all.reported(epoll, *fd));
+        }
+        let kernel = fds.last().is_some_and(|entry| entry.revents != 0);
+        let rest = &mut to[count..];
+        if kernel && !rest.is_empty() {
+            let most = rest.len() as c_int;
+            // SAFETY: so many can be written.
+            let found = unsafe { real::epoll_pwait(epoll, rest.as_mut_ptr(), most, 0, null()) };
+            count += usize::try_from(found).unwrap_or(0);
+        }
+        count as c_int
+    })
 }

@@ -9,6 +9,9 @@
 //!   preload library has it.
 //! * Everything else (loopback, other networks, Unix sockets) is the system's.
 //!
+//! What waits can be cancelled (`pthread_cancel`), as in the C library: where it does nothing is to be dropped, and what has to go
+//! afterwards is lent to the thread ([`cancel::holding`]).
+//!
 //! In a process that never uses an address of our networks, and binds no socket to all addresses, our libraries are not
 //! even loaded.
 
@@ -19,6 +22,12 @@ pub mod several;
 pub mod wait;
 
 mod address;
+#[path = "../../src/cancel.rs"]
+#[allow(
+    dead_code,
+    reason = "the C library's functions are called by others' names here"
+)]
+mod cancel;
 mod interest;
 #[path = "../../paths/src/next.rs"]
 mod next;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use libc::{pollfd, sockaddr, socklen_t, timeval};
 
 use crate::address::{self, Whose, whose};
+use crate::cancel::holding;
 use crate::epoll;
 use crate::rdma;
 use crate::real::{self, errno, set_errno};
@@ -149,7 +150,7 @@ pub(crate) fn bind_both(fd: c_int, kind: (c_int, c_int)) -> bool {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, length: socklen_
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let found = table::find(fd);
     if found.as_ref().is_none_or(|companion| companion.is_both()) {
         // SAFETY: takes no pointers.
@@ -210,7 +211,11 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn connect(
+    fd: c_int,
+    addr: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
@@ -221,14 +226,20 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, length: sockl
             // Also what was bound to all addresses is the system's from now on.
             table::remove(fd);
         } else if let Some(companion) = found.or_else(|| companion(fd, kind)) {
-            set_nonblocking(companion.rsocket, is_nonblocking(fd));
-            // SAFETY: the caller's promise.
-            let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
-            let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
-                || errno() == libc::EINTR;
-            if connected == 0 || stays {
+            let connected = holding(companion, |companion| {
+                set_nonblocking(companion.rsocket, is_nonblocking(fd));
+                // SAFETY: the caller's promise.
+                let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
+                let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
+                    || errno() == libc::EINTR;
+                if connected != 0 && !stays {
+                    return None;
+                }
                 companion.set_both(false);
-                table::insert(fd, companion);
+                table::insert(fd, companion.clone());
+                Some(connected)
+            });
+            if let Some(connected) = connected {
                 return connected;
             }
             table::remove(fd);
@@ -268,7 +279,11 @@ pub(crate) fn wait_for_either(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { accept4(fd, addr, length, 0) }
 }
@@ -278,16 +293,34 @@ pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, length: *mut soc
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept4(
+pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     addr: *mut sockaddr,
     length: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    let Some(companion) = table::find(fd) else {
+    let accepted = table::with(fd, |companion| {
         // SAFETY: the caller's promise.
-        return unsafe { real::accept4(fd, addr, length, flags) };
-    };
+        unsafe { accept_by_either(fd, companion, addr, length, flags) }
+    });
+    match accepted {
+        Some(accepted) => accepted,
+        // SAFETY: the caller's promise.
+        None => unsafe { real::accept4(fd, addr, length, flags) },
+    }
+}
+
+/// Accepts a connection of a socket with an rsocket.
+///
+/// # Safety
+/// That of `accept4`.
+unsafe fn accept_by_either(
+    fd: c_int,
+    companion: &Companion,
+    addr: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
     let nonblocking = is_nonblocking(fd);
     set_nonblocking(companion.rsocket, nonblocking || companion.is_both());
     let deadline = receive_deadline(fd);
@@ -295,13 +328,13 @@ pub unsafe extern "C" fn accept4(
         // SAFETY: the caller's promise.
         let accepted = unsafe { rdma::raccept(companion.rsocket, addr, length) };
         if accepted >= 0 {
-            return place(accepted, &companion, flags);
+            return place(accepted, companion, flags);
         }
         if errno() != libc::EAGAIN || !companion.is_both() {
             return -1;
         }
         let by_system = nonblocking
-            || match wait_for_either(fd, &companion, deadline) {
+            || match wait_for_either(fd, companion, deadline) {
                 Some((false, true)) => true,
                 Some(_) => false,
                 None => return -1,
@@ -346,7 +379,7 @@ fn place(rsocket: c_int, listener: &Companion, flags: c_int) -> c_int {
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let found = table::find(fd);
     // SAFETY: takes no pointers.
     unsafe {
@@ -366,7 +399,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if !rdma::is_inside() {
         epoll::forget(fd);
         drop(table::remove(fd));
@@ -380,7 +413,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: takes no pointers.
     let copied = unsafe { real::dup(fd) };
     table::copy(fd, copied);
@@ -392,7 +425,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
     // SAFETY: takes no pointers.
     let copied = unsafe { real::dup2(fd, to) };
     table::copy(fd, copied);
@@ -404,7 +437,7 @@ pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 /// # Safety
 /// None.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: takes no pointers.
     let copied = unsafe { real::dup3(fd, to, flags) };
     table::copy(fd, copied);
@@ -416,7 +449,7 @@ pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     // SAFETY: the caller's promise.
     let result = unsafe { real::fcntl(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
@@ -430,7 +463,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { fcntl(fd, command, argument) }
 }
@@ -440,7 +473,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_long) ->
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockname(
+pub unsafe extern "C-unwind" fn getsockname(
     fd: c_int,
     addr: *mut sockaddr,
     length: *mut socklen_t,
@@ -459,7 +492,7 @@ pub unsafe extern "C" fn getsockname(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getpeername(
+pub unsafe extern "C-unwind" fn getpeername(
     fd: c_int,
     addr: *mut sockaddr,
     length: *mut socklen_t,
@@ -477,7 +510,7 @@ pub unsafe extern "C" fn getpeername(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn setsockopt(
+pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -497,7 +530,7 @@ pub unsafe extern "C" fn setsockopt(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockopt(
+pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{msghdr, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 
+use crate::cancel;
 use crate::real::set_errno;
 
 /// The library; NULL if there is none.
@@ -33,19 +34,22 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// The calling thread is in the library for as long as this lives.
-pub(crate) struct Inside(bool);
-
-impl Inside {
-    pub(crate) fn enter() -> Self {
-        Self(INSIDE.replace(true))
-    }
+/// Does something in the library. The thread may be cancelled meanwhile: nothing is to be dropped in `work`.
+pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
+    set_inside(true, work)
 }
 
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.set(self.0);
-    }
+/// Does something of the system's that waits. A thread that is cancelled in it is not in the library any more, but in its own
+/// handlers.
+pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+    set_inside(false, work)
+}
+
+fn set_inside<R>(is_inside: bool, work: impl FnOnce() -> R) -> R {
+    let before = INSIDE.replace(is_inside);
+    let result = work();
+    INSIDE.set(before);
+    result
 }
 
 struct Function {
@@ -71,7 +75,7 @@ impl Function {
 }
 
 macro_rules! rdma {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $returns:ty;)*) => {
+    ($before:block $($name:ident($($argument:ident: $type:ty),*) -> $returns:ty;)*) => {
         $(
             /// The library's; -1 with ENOSYS if it has none.
             ///
@@ -88,28 +92,29 @@ macro_rules! rdma {
                     },
                     found: AtomicPtr::new(ptr::null_mut()),
                 };
-                let _inside = Inside::enter();
-                type Type = unsafe extern "C" fn($($type),*) -> $returns;
-                // SAFETY: the library's function has this type; NULL is `None`.
-                match unsafe { transmute::<*mut c_void, Option<Type>>(FUNCTION.address()) } {
-                    // SAFETY: the caller's promise.
-                    Some(function) => unsafe { function($($argument),*) },
-                    None => {
-                        set_errno(libc::ENOSYS);
-                        -1
+                $before
+                inside(|| {
+                    type Type = unsafe extern "C-unwind" fn($($type),*) -> $returns;
+                    // SAFETY: the library's function has this type; NULL is `None`.
+                    match unsafe { transmute::<*mut c_void, Option<Type>>(FUNCTION.address()) } {
+                        // SAFETY: the caller's promise.
+                        Some(function) => unsafe { function($($argument),*) },
+                        None => {
+                            set_errno(libc::ENOSYS);
+                            -1
+                        }
                     }
-                }
+                })
             }
         )*
     };
 }
 
 rdma! {
+    {}
     rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     rbind(socket: c_int, addr: *const sockaddr, length: socklen_t) -> c_int;
     rlisten(socket: c_int, backlog: c_int) -> c_int;
-    raccept(socket: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int;
-    rconnect(socket: c_int, addr: *const sockaddr, length: socklen_t) -> c_int;
     rshutdown(socket: c_int, how: c_int) -> c_int;
     rclose(socket: c_int) -> c_int;
     rgetpeername(socket: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int;
@@ -117,6 +122,14 @@ rdma! {
     rgetsockopt(socket: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
     rsetsockopt(socket: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
     rfcntl(socket: c_int, command: c_int, argument: c_long) -> c_int;
+    bareverbs_addresses(number: c_int, answer: *mut c_void) -> c_int;
+}
+
+// Those that wait, where threads that were cancelled end, as in the C library.
+rdma! {
+    { cancel::point(); }
+    raccept(socket: c_int, addr: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    rconnect(socket: c_int, addr: *const sockaddr, length: socklen_t) -> c_int;
     rrecvfrom(socket: c_int, to: *mut c_void, length: size_t, flags: c_int, addr: *mut sockaddr,
         addr_length: *mut socklen_t) -> ssize_t;
     rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
@@ -124,5 +137,4 @@ rdma! {
         addr_length: socklen_t) -> ssize_t;
     rsendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
-    bareverbs_addresses(number: c_int, answer: *mut c_void) -> c_int;
 }

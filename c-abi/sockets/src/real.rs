@@ -39,7 +39,7 @@ macro_rules! real {
                         Err(_) => panic!("a name has no zero"),
                     }
                 });
-                type Function = unsafe extern "C" fn($($type),*) -> $returns;
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $returns;
                 // SAFETY: the C library's function has this type; NULL is `None`. For the call: the caller's promise.
                 match unsafe { std::mem::transmute::<*mut c_void, Option<Function>>(NEXT.address()) } {
                     // SAFETY: the caller's promise.

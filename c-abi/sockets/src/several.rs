@@ -55,14 +55,14 @@ fn each(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmmsg(
+pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if table::find(fd).is_none() {
+    if !table::has(fd) {
         // SAFETY: the caller's promise.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn recvmmsg(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmmsg(
+pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

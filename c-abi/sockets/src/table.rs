@@ -9,6 +9,7 @@ use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::cancel::{Off, holding};
 use crate::rdma;
 
 /// Descriptors from here on are the system's alone.
@@ -49,6 +50,7 @@ impl Companion {
 
 impl Drop for Companion {
     fn drop(&mut self) {
+        let _off = Off::new();
         // SAFETY: takes no pointers; no other entry has the number.
         unsafe { rdma::rclose(self.rsocket) };
     }
@@ -92,6 +94,18 @@ pub(crate) fn find(fd: c_int) -> Option<Arc<Companion>> {
     }
     remove(fd);
     None
+}
+
+/// Whether a descriptor has something besides.
+pub(crate) fn has(fd: c_int) -> bool {
+    find(fd).is_some()
+}
+
+/// Does something with what a descriptor has besides; `None` if it has nothing. The thread may be cancelled in `work`, in which
+/// nothing is to be dropped.
+pub(crate) fn with<R: Copy>(fd: c_int, work: impl FnOnce(&Companion) -> R) -> Option<R> {
+    let found = find(fd)?;
+    Some(holding(found, |companion| work(companion)))
 }
 
 /// A descriptor has something besides from now on; `false` if there is no room.
@@ -178,9 +192,8 @@ mod tests {
         let file = File::open("/").unwrap();
         let fd = file.as_raw_fd();
         insert(fd, companion(fd));
-        let inside = rdma::Inside::enter();
-        assert!(find(fd).is_none());
-        drop(inside);
+        assert!(rdma::inside(|| find(fd).is_none()));
+        assert!(rdma::inside(|| rdma::outside(|| find(fd).is_some())));
         assert!(find(fd).is_some());
         drop(remove(fd));
     }

@@ -12,45 +12,65 @@ use std::time::Duration;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
+use crate::cancel::holding;
 use crate::data::check;
 use crate::rdma;
 use crate::real::{self, set_errno};
 use crate::sets::{Sets, from_poll, to_poll};
 use crate::table::{self, Companion};
 
+/// Entries of a wait, of which some have rsockets.
+struct Both {
+    companions: Vec<Option<Arc<Companion>>>,
+    /// The rsockets, and what is the system's.
+    all: Vec<pollfd>,
+    /// Where these are among the entries.
+    places: Vec<usize>,
+}
+
+impl Both {
+    fn new(fds: &mut [pollfd]) -> Self {
+        let companions = fds.iter().map(|entry| table::find(entry.fd)).collect();
+        let mut both = Self {
+            companions,
+            all: Vec::with_capacity(fds.len() + 1),
+            places: Vec::with_capacity(fds.len() + 1),
+        };
+        for (place, (entry, companion)) in fds.iter_mut().zip(&both.companions).enumerate() {
+            entry.revents = 0;
+            if let Some(companion) = companion {
+                both.all.push(pollfd {
+                    fd: companion.rsocket,
+                    ..*entry
+                });
+                both.places.push(place);
+            }
+            if companion
+                .as_ref()
+                .is_none_or(|companion| companion.is_both())
+            {
+                both.all.push(*entry);
+                both.places.push(place);
+            }
+        }
+        both
+    }
+}
+
 /// Waits for entries of which some may have rsockets; the results are added to `revents`. How many have any, or -1.
 pub(crate) fn wait(fds: &mut [pollfd], timeout: c_int) -> c_int {
-    let companions: Vec<Option<Arc<Companion>>> =
-        fds.iter().map(|entry| table::find(entry.fd)).collect();
-    let mut all = Vec::with_capacity(fds.len() + 1);
-    let mut places = Vec::with_capacity(fds.len() + 1);
-    for (place, (entry, companion)) in fds.iter_mut().zip(&companions).enumerate() {
-        entry.revents = 0;
-        if let Some(companion) = companion {
-            all.push(pollfd {
-                fd: companion.rsocket,
-                ..*entry
-            });
-            places.push(place);
+    holding(Both::new(fds), |both| {
+        let count = both.all.len() as nfds_t;
+        // SAFETY: so many entries, which can be written.
+        if unsafe { rdma::rpoll(both.all.as_mut_ptr(), count, timeout) } < 0 {
+            return -1;
         }
-        if companion
-            .as_ref()
-            .is_none_or(|companion| companion.is_both())
-        {
-            all.push(*entry);
-            places.push(place);
+        for (place, found) in both.places.iter().zip(&both.all) {
+            fds[*place].revents |= found.revents;
         }
-    }
-    let count = all.len() as nfds_t;
-    // SAFETY: so many entries, which can be written.
-    if unsafe { rdma::rpoll(all.as_mut_ptr(), count, timeout) } < 0 {
-        return -1;
-    }
-    for (place, found) in places.iter().zip(&all) {
-        fds[*place].revents |= found.revents;
-    }
-    let found = fds.iter().filter(|entry| entry.revents != 0).count();
-    found as c_int
+        let found = fds.iter().filter(|entry| entry.revents != 0).count();
+        found as c_int
+    })
 }
 
 /// The entries, if some of them have rsockets.
@@ -73,12 +93,13 @@ unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> 
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { ours(fds, count) } {
         Some(fds) => wait(fds, timeout),
+        // Also our library's own, in which threads are cancelled.
         // SAFETY: the caller's promise.
-        None => unsafe { real::poll(fds, count, timeout) },
+        None => rdma::outside(|| unsafe { real::poll(fds, count, timeout) }),
     }
 }
 
@@ -137,7 +158,7 @@ pub(crate) unsafe fn with_signals(signals: *const sigset_t, work: impl FnOnce() 
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ppoll(
+pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -161,7 +182,7 @@ pub unsafe extern "C" fn ppoll(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __poll_chk(
+pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: c_int,
@@ -177,7 +198,7 @@ pub unsafe extern "C" fn __poll_chk(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __ppoll_chk(
+pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -208,15 +229,17 @@ unsafe fn ours_of_sets<'a>(
         .then_some((fds, sets))
 }
 
-fn wait_for_sets(mut fds: Vec<pollfd>, mut sets: Sets<'_>, timeout: c_int) -> c_int {
-    if wait(&mut fds, timeout) < 0 {
-        return -1;
-    }
-    if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-        set_errno(libc::EBADF);
-        return -1;
-    }
-    from_poll(&fds, &mut sets)
+fn wait_for_sets(fds: Vec<pollfd>, mut sets: Sets<'_>, timeout: c_int) -> c_int {
+    holding(fds, |fds| {
+        if wait(fds, timeout) < 0 {
+            return -1;
+        }
+        if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
+        from_poll(fds, &mut sets)
+    })
 }
 
 /// Waits for sets of descriptors: `select`.
@@ -224,7 +247,7 @@ fn wait_for_sets(mut fds: Vec<pollfd>, mut sets: Sets<'_>, timeout: c_int) -> c_
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn select(
+pub unsafe extern "C-unwind" fn select(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -255,7 +278,7 @@ pub unsafe extern "C" fn select(
 /// # Safety
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pselect(
+pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,

@@ -135,29 +135,30 @@ impl EventChannel {
         }
     }
 
-    /// Waits for an event, unless the program has made the descriptor non-blocking. `taken` is called with the manager locked,
-    /// so that the event's id is still there.
-    pub(crate) fn get<R>(
+    /// Waits until there may be an event, unless the program has made the descriptor non-blocking. The thread may be cancelled
+    /// meanwhile, and is to look for the event ([`take`](Self::take)) afterwards.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.counter.take()
+    }
+
+    /// Takes an event after a wait; none if it went when the thread was about to take it. `taken` is called with the manager
+    /// locked, so that the event's id is still there.
+    pub(crate) fn take<R>(
         &self,
         mut taken: impl FnMut(&'static Hca, &mut Cm, CmEvent) -> R,
-    ) -> Result<R> {
-        loop {
-            self.counter.take()?;
-            let mut state = lock(&self.state);
-            state.counts = state.counts.saturating_sub(1);
-            let mut found = None;
-            for (hca, id) in &state.managers {
-                let mut manager = hca.manager_quietly()?;
-                if let Some(event) = manager.try_get_cm_event(*id)? {
-                    found = Some(taken(hca, &mut manager, event));
-                    break;
-                }
-            }
-            self.signal_locked(&mut state);
-            if let Some(found) = found {
-                return Ok(found);
+    ) -> Result<Option<R>> {
+        let mut state = lock(&self.state);
+        state.counts = state.counts.saturating_sub(1);
+        let mut found = None;
+        for (hca, id) in &state.managers {
+            let mut manager = hca.manager_quietly()?;
+            if let Some(event) = manager.try_get_cm_event(*id)? {
+                found = Some(taken(hca, &mut manager, event));
+                break;
             }
         }
+        self.signal_locked(&mut state);
+        Ok(found)
     }
 }
 

@@ -14,10 +14,10 @@ use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_ece, ibv_qp_attr};
 use crate::cm::channel::channel;
 use crate::cm::event::flush_qp;
-use crate::cm::id::{IdObject, complete, id, manager_of};
+use crate::cm::id::{IdObject, completed, id, manager_of};
 use crate::cm::route::rdma_get_src_port;
 use crate::cm::wildcard::listen_elsewhere;
-use crate::failure::{Errno, Result, as_status, lock};
+use crate::failure::{Errno, Result, as_status, guarded, lock};
 use crate::hca::Cm;
 use crate::{modify, qp};
 
@@ -150,20 +150,22 @@ unsafe fn note_qp(id: *mut rdma_cm_id, param: &ConnParam<'_>) -> Result<()> {
 /// # Safety
 /// The id was created here; `conn_param` is NULL or a structure of the headers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_connect(
+pub unsafe extern "C-unwind" fn rdma_connect(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    as_status(|| {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
             hca.manager()?.connect(cm, Some(&param))?;
-            complete(id)
+            Ok(true)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// Waits for connections: `rdma_listen`.
@@ -197,11 +199,11 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
 /// # Safety
 /// The id is one of a request; `conn_param` is NULL or a structure of the headers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_accept(
+pub unsafe extern "C-unwind" fn rdma_accept(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    as_status(|| {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let (hca, cm) = manager_of(id)?;
@@ -232,9 +234,11 @@ pub unsafe extern "C" fn rdma_accept(
                 }
                 return Err(error.into());
             }
-            if datagrams { Ok(()) } else { complete(id) }
+            Ok(!datagrams)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// READs and atomics that a connection can have at most, of the other end or of this one.
@@ -339,8 +343,8 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 /// # Safety
 /// The id was created here.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    as_status(|| {
+pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             if (*id).qp_type == IBV_QPT_UD {
@@ -356,12 +360,11 @@ pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             flush_qp(id);
             hca.manager()?.disconnect(cm)?;
             // An end that was reported before is not reported again.
-            if lock(&self::id(id)?.inner).disconnected {
-                return Ok(());
-            }
-            complete(id)
+            Ok(!lock(&self::id(id)?.inner).disconnected)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// The attributes that take a QP of the program's to a state: `rdma_init_qp_attr`.

@@ -14,11 +14,11 @@ use crate::abi::cma::{
     event_param, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
 };
 use crate::abi::numbers::IBV_QPT_UD;
-use crate::cm::channel::channel;
+use crate::cm::channel::{EventChannel, channel};
 use crate::cm::connect;
 use crate::cm::id::IdObject;
 use crate::cm::multicast;
-use crate::failure::{Errno, Result, as_status, lock};
+use crate::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::hca::Hca;
 use crate::path;
 use crate::qp;
@@ -40,7 +40,8 @@ struct Taken {
     owner: *mut IdObject,
 }
 
-/// Waits for an event that is for the program.
+/// Waits for an event that is for the program. The thread may be cancelled meanwhile: nothing is to be dropped here, and where
+/// this is called.
 ///
 /// # Safety
 /// The channel was created here.
@@ -48,25 +49,37 @@ pub(crate) unsafe fn get(from: *mut rdma_event_channel) -> Result<*mut rdma_cm_e
     // SAFETY: the caller's promise.
     let channel = unsafe { channel(from) }?;
     loop {
-        let taken = channel.get(|hca, _, event| {
-            let owner = event.context as *mut IdObject;
-            // SAFETY: the manager has the id, or the listener, and is locked: it is not destroyed before.
-            unsafe { &*owner }.acks.hand_out();
-            Taken { hca, event, owner }
-        })?;
-        // SAFETY: the id is there until the event is acknowledged.
-        match unsafe { process(&taken) } {
-            Ok(Some(event)) => return Ok(event),
-            // Not for the program.
-            other => {
-                // SAFETY: the same.
-                unsafe { &*taken.owner }.acks.acknowledge(1);
-                if let Err(errno) = other {
-                    log::error!("{}: {errno:?}", taken.event.event);
-                }
+        channel.wait()?;
+        if let Some(event) = guarded(|| look(channel))? {
+            return Ok(event);
+        }
+    }
+}
+
+/// Takes an event after a wait, if there is one for the program.
+fn look(channel: &EventChannel) -> Result<Option<*mut rdma_cm_event>> {
+    let taken = channel.take(|hca, _, event| {
+        let owner = event.context as *mut IdObject;
+        // SAFETY: the manager has the id, or the listener, and is locked: it is not destroyed before.
+        unsafe { &*owner }.acks.hand_out();
+        Taken { hca, event, owner }
+    })?;
+    let Some(taken) = taken else {
+        return Ok(None);
+    };
+    // SAFETY: the id is there until the event is acknowledged.
+    match unsafe { process(&taken) } {
+        Ok(Some(event)) => return Ok(Some(event)),
+        // Not for the program.
+        other => {
+            // SAFETY: the same.
+            unsafe { &*taken.owner }.acks.acknowledge(1);
+            if let Err(errno) = other {
+                log::error!("{}: {errno:?}", taken.event.event);
             }
         }
     }
+    Ok(None)
 }
 
 /// Does what librdmacm does with an event. `None` if the program does not get it.
@@ -269,15 +282,13 @@ pub(crate) unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result<()> {
 /// # Safety
 /// The channel was created here, and `event` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_cm_event(
+pub unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        unsafe { event.write(get(channel)?) };
-        Ok(())
-    })
+    // SAFETY: the caller's promise.
+    let got = unsafe { get(channel).map(|found| event.write(found)) };
+    status(got.map(|()| 0))
 }
 
 /// Acknowledges an event: `rdma_ack_cm_event`.

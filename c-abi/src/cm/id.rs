@@ -24,7 +24,7 @@ use crate::cm::sockaddr;
 use crate::cm::verbs_of;
 use crate::cm::wildcard;
 use crate::device::devices;
-use crate::failure::{Errno, Result, as_status, lock};
+use crate::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::hca::{Cm, Hca};
 
 /// An id.
@@ -400,21 +400,31 @@ pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, Cm
     Ok((inner.hca, inner.cm))
 }
 
-/// Waits for the event of a call on an id without a channel of the program's, and makes it the call's result.
+/// The result of a call that has begun something, if `Ok(true)`: on an id without a channel of the program's, what its event says,
+/// for which this waits. The thread may be cancelled meanwhile: nothing is to be dropped here, and where this is called.
 ///
 /// # Safety
 /// The id was created here.
-pub(crate) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
+pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Result<()> {
+    if !begun? {
+        return Ok(());
+    }
     // SAFETY: the caller's promise, for all of this.
     unsafe {
-        channel(self::id(id)?.c.channel)?.signal();
-        if !lock(&self::id(id)?.inner).sync {
+        let waits = guarded(|| {
+            channel(self::id(id)?.c.channel)?.signal();
+            if !lock(&self::id(id)?.inner).sync {
+                return Ok(false);
+            }
+            let before = (*id).event;
+            if !before.is_null() {
+                (*id).event = ptr::null_mut();
+                acknowledge(before)?;
+            }
+            Ok(true)
+        })?;
+        if !waits {
             return Ok(());
-        }
-        let before = (*id).event;
-        if !before.is_null() {
-            (*id).event = ptr::null_mut();
-            acknowledge(before)?;
         }
         let event: *mut rdma_cm_event = super::event::get((*id).channel)?;
         (*id).event = event;
@@ -424,6 +434,15 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
             (_, status) => Err(Errno(status.saturating_abs())),
         }
     }
+}
+
+/// [`complete`] for C.
+///
+/// # Safety
+/// The same.
+pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
+    // SAFETY: the caller's promise.
+    status(unsafe { complete(id, begun) }.map(|()| 0))
 }
 
 /// `RDMA_CM_EVENT_REJECTED`.

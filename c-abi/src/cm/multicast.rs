@@ -11,9 +11,9 @@ use bareverbs_node::verbs::Gid;
 
 use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::abi::objects::ibv_gid;
-use crate::cm::id::{IdObject, complete, id, manager_of};
+use crate::cm::id::{IdObject, completed, id, manager_of};
 use crate::cm::sockaddr::{self, from_c};
-use crate::failure::{Errno, Result, as_status, lock};
+use crate::failure::{Errno, Result, as_status, guarded, lock};
 use crate::path;
 use crate::qp::{ibv_attach_mcast, ibv_detach_mcast};
 
@@ -77,7 +77,7 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
     }
 }
 
-unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<()> {
+unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<bool> {
     // SAFETY: the caller's promise, for all of this.
     unsafe {
         let object = self::id(id)?;
@@ -92,7 +92,7 @@ unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<()> {
                 .retain(|(group, _)| *group != join.group);
             return Err(error.into());
         }
-        complete(id)
+        Ok(true)
     }
 }
 
@@ -101,12 +101,12 @@ unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<()> {
 /// # Safety
 /// The id was created here, and `addr` is an address.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast(
+pub unsafe extern "C-unwind" fn rdma_join_multicast(
     id: *mut rdma_cm_id,
     addr: *mut libc::sockaddr,
     context: *mut c_void,
 ) -> c_int {
-    as_status(|| {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
@@ -117,7 +117,9 @@ pub unsafe extern "C" fn rdma_join_multicast(
             };
             join(id, &wanted)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// Joins a multicast group as a sender only, or as a member: `rdma_join_multicast_ex`.
@@ -125,12 +127,12 @@ pub unsafe extern "C" fn rdma_join_multicast(
 /// # Safety
 /// The id was created here, and `attr` is a structure of the headers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_join_multicast_ex(
+pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     id: *mut rdma_cm_id,
     attr: *mut rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> c_int {
-    as_status(|| {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
@@ -145,7 +147,9 @@ pub unsafe extern "C" fn rdma_join_multicast_ex(
             };
             join(id, &wanted)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// Leaves a multicast group: `rdma_leave_multicast`.

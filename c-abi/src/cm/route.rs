@@ -10,9 +10,9 @@ use bareverbs_node::cm::rdma::SockAddr;
 use libc::sockaddr;
 
 use crate::abi::cma::rdma_cm_id;
-use crate::cm::id::{IdObject, complete, id, manager_of};
+use crate::cm::id::{IdObject, completed, id, manager_of};
 use crate::cm::sockaddr::{from_c, ip, to_c};
-use crate::failure::{Errno, as_status, lock};
+use crate::failure::{Errno, as_status, guarded, lock};
 
 /// A time-out of C.
 fn timeout(milliseconds: c_int) -> Duration {
@@ -50,13 +50,13 @@ pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr
 /// # Safety
 /// The id was created here; the addresses are addresses, the source may be NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_addr(
+pub unsafe extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
     src_addr: *mut sockaddr,
     dst_addr: *mut sockaddr,
     timeout_ms: c_int,
 ) -> c_int {
-    as_status(|| {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let object = self::id(id)?;
@@ -73,9 +73,11 @@ pub unsafe extern "C" fn rdma_resolve_addr(
             hca.manager()?
                 .resolve_addr(cm, source, destination, until)?;
             (*id).route.addr.dst_storage = to_c(destination).0;
-            complete(id)
+            Ok(true)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// Looks for the path to the address: `rdma_resolve_route`.
@@ -83,15 +85,20 @@ pub unsafe extern "C" fn rdma_resolve_addr(
 /// # Safety
 /// The id was created here.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int {
-    as_status(|| {
+pub unsafe extern "C-unwind" fn rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    timeout_ms: c_int,
+) -> c_int {
+    let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             hca.manager()?.resolve_route(cm, timeout(timeout_ms))?;
-            complete(id)
+            Ok(true)
         }
-    })
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
 }
 
 /// The local port in network order, 0 if there is none: `rdma_get_src_port`.

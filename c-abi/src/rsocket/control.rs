@@ -14,6 +14,7 @@ use crate::failure::{Errno, Result, as_number, as_status, lock};
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
 use crate::rsocket::stream::give_address;
 use crate::rsocket::table::{self, socket};
+use crate::rsocket::task::block_on;
 use crate::rsocket::wire::Message;
 
 /// How long the end is waited for.
@@ -50,7 +51,9 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
             }
         };
         let ended = match message {
-            Some(message) => socket.say_end(message, Instant::now().checked_add(PATIENCE)),
+            Some(message) => {
+                block_on(socket.say_end(message, Instant::now().checked_add(PATIENCE)))
+            }
             None => Ok(()),
         };
         socket.waiters.wake();

@@ -10,26 +10,16 @@ use std::slice;
 use bareverbs_node::cm::rdma::SockAddr;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::failure::{Errno, Result, guarded, lock};
+use crate::failure::{Errno, Result, lock};
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::remaining::Remaining;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, of_ip, unspecified};
 use crate::rsocket::stream::{address, bind, give_address};
 use crate::rsocket::table::socket;
+use crate::rsocket::task::as_length;
 
 /// The most entries of a list, as the kernel has it.
 const MOST_ENTRIES: usize = 1024;
-
-/// The result of a call that returns how many bytes, or -1 with an errno.
-pub(super) fn as_length(body: impl FnOnce() -> Result<usize>) -> ssize_t {
-    match guarded(body) {
-        Ok(length) => ssize_t::try_from(length).unwrap_or(ssize_t::MAX),
-        Err(errno) => {
-            errno.set();
-            -1
-        }
-    }
-}
 
 /// The connection of an rsocket, or why it has none.
 pub(super) fn connection(state: &mut State) -> Option<Result<&mut Connection>> {
@@ -45,7 +35,7 @@ pub(super) fn connection(state: &mut State) -> Option<Result<&mut Connection>> {
 }
 
 /// Sends a datagram, to the address that the rsocket is connected to if none is given.
-fn send_datagram(
+async fn send_datagram(
     socket: &Socket,
     parts: &[&[u8]],
     flags: c_int,
@@ -61,30 +51,32 @@ fn send_datagram(
             bind(socket, &mut state, unspecified(socket.domain))?;
         }
     }
-    socket.wait(
-        socket.send_deadline(),
-        socket.is_nonblocking(flags),
-        |state| {
-            let Phase::Datagrams(datagrams) = &mut state.phase else {
-                return Some(Err(Errno(libc::ENOTCONN)));
-            };
-            if let Some(errno) = datagrams.failure.take() {
-                return Some(Err(errno));
-            }
-            let Some(to) = to.or(datagrams.connected) else {
-                return Some(Err(Errno(libc::EDESTADDRREQ)));
-            };
-            match datagrams.send(to, parts) {
-                Ok(true) => Some(Ok(total)),
-                Ok(false) => None,
-                Err(errno) => Some(Err(errno)),
-            }
-        },
-    )
+    socket
+        .wait(
+            socket.send_deadline(),
+            socket.is_nonblocking(flags),
+            |state| {
+                let Phase::Datagrams(datagrams) = &mut state.phase else {
+                    return Some(Err(Errno(libc::ENOTCONN)));
+                };
+                if let Some(errno) = datagrams.failure.take() {
+                    return Some(Err(errno));
+                }
+                let Some(to) = to.or(datagrams.connected) else {
+                    return Some(Err(Errno(libc::EDESTADDRREQ)));
+                };
+                match datagrams.send(to, parts) {
+                    Ok(true) => Some(Ok(total)),
+                    Ok(false) => None,
+                    Err(errno) => Some(Err(errno)),
+                }
+            },
+        )
+        .await
 }
 
 /// Receives a datagram: how many bytes it has, of which those are lost that there is no room for, and from where it is.
-fn receive_datagram(
+async fn receive_datagram(
     socket: &Socket,
     parts: &mut [&mut [u8]],
     flags: c_int,
@@ -96,25 +88,32 @@ fn receive_datagram(
         }
     }
     let is_peek = flags & libc::MSG_PEEK != 0;
-    socket.wait(
-        socket.receive_deadline(),
-        socket.is_nonblocking(flags),
-        |state| {
-            let Phase::Datagrams(datagrams) = &mut state.phase else {
-                return Some(Err(Errno(libc::ENOTCONN)));
-            };
-            match datagrams.receive(parts, is_peek) {
-                Ok(None) => datagrams.failure.take().map(Err),
-                received => received.transpose(),
-            }
-        },
-    )
+    socket
+        .wait(
+            socket.receive_deadline(),
+            socket.is_nonblocking(flags),
+            |state| {
+                let Phase::Datagrams(datagrams) = &mut state.phase else {
+                    return Some(Err(Errno(libc::ENOTCONN)));
+                };
+                match datagrams.receive(parts, is_peek) {
+                    Ok(None) => datagrams.failure.take().map(Err),
+                    received => received.transpose(),
+                }
+            },
+        )
+        .await
 }
 
 /// Sends all of it, or without waiting as much as is possible at once; a datagram also to an address.
-fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) -> Result<usize> {
+async fn send(
+    socket: &Socket,
+    parts: &[&[u8]],
+    flags: c_int,
+    to: Option<SocketAddr>,
+) -> Result<usize> {
     if socket.kind == libc::SOCK_DGRAM {
-        return send_datagram(socket, parts, flags, to);
+        return send_datagram(socket, parts, flags, to).await;
     }
     if to.is_some() {
         // A stream has its address.
@@ -127,25 +126,27 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) 
     let mut left = Remaining::new(parts);
     let total = left.length();
     let nonblocking = socket.is_nonblocking(flags);
-    let finished = socket.wait(socket.send_deadline(), nonblocking, |state| {
-        let connection = match connection(state)? {
-            Ok(connection) => connection,
-            Err(errno) => return Some(Err(errno)),
-        };
-        if !connection.is_writable() {
-            return Some(Err(match connection.end {
-                End::Broken(errno) => errno,
-                // The other end has closed, without waiting for this.
-                End::Closed if !connection.shut_write => Errno(libc::ECONNRESET),
-                End::Open | End::Closed => Errno(libc::EPIPE),
-            }));
-        }
-        if let Err(errno) = connection.send(&mut left) {
-            connection.break_off(errno);
-            return Some(Err(errno));
-        }
-        (left.length() == 0).then_some(Ok(()))
-    });
+    let finished = socket
+        .wait(socket.send_deadline(), nonblocking, |state| {
+            let connection = match connection(state)? {
+                Ok(connection) => connection,
+                Err(errno) => return Some(Err(errno)),
+            };
+            if !connection.is_writable() {
+                return Some(Err(match connection.end {
+                    End::Broken(errno) => errno,
+                    // The other end has closed, without waiting for this.
+                    End::Closed if !connection.shut_write => Errno(libc::ECONNRESET),
+                    End::Open | End::Closed => Errno(libc::EPIPE),
+                }));
+            }
+            if let Err(errno) = connection.send(&mut left) {
+                connection.break_off(errno);
+                return Some(Err(errno));
+            }
+            (left.length() == 0).then_some(Ok(()))
+        })
+        .await;
     let sent = total - left.length();
     match finished {
         // What was posted before counts.
@@ -156,10 +157,10 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int, to: Option<SocketAddr>) 
 }
 
 /// Receives what there is, or with `MSG_WAITALL` as much as there is room for.
-fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Received> {
+async fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Received> {
     let total: usize = parts.iter().map(|part| part.len()).sum();
     if socket.kind == libc::SOCK_DGRAM {
-        let (length, from) = receive_datagram(socket, parts, flags)?;
+        let (length, from) = receive_datagram(socket, parts, flags).await?;
         let from = for_domain(from.into(), socket.domain);
         return Ok(Received {
             length: match flags & libc::MSG_TRUNC {
@@ -177,45 +178,47 @@ fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Result<Rec
     let is_peek = flags & libc::MSG_PEEK != 0;
     let waits_for_all = flags & libc::MSG_WAITALL != 0 && !is_peek;
     let (mut received, mut part, mut at) = (0, 0, 0);
-    let finished = socket.wait(
-        socket.receive_deadline(),
-        socket.is_nonblocking(flags),
-        |state| {
-            let connection = match connection(state)? {
-                Ok(connection) => connection,
-                Err(errno) => return Some(Err(errno)),
-            };
-            if connection.shut_read {
-                return Some(Ok(()));
-            }
-            let mut peeked = 0;
-            while let Some(bytes) = parts.get_mut(part) {
-                let copied = match connection.copy_out(&mut bytes[at..], peeked) {
-                    Ok(copied) => copied,
+    let finished = socket
+        .wait(
+            socket.receive_deadline(),
+            socket.is_nonblocking(flags),
+            |state| {
+                let connection = match connection(state)? {
+                    Ok(connection) => connection,
                     Err(errno) => return Some(Err(errno)),
                 };
-                if is_peek {
-                    peeked += copied;
-                } else {
-                    connection.consume(copied);
+                if connection.shut_read {
+                    return Some(Ok(()));
                 }
-                (received, at) = (received + copied, at + copied);
-                if at < bytes.len() {
-                    break;
+                let mut peeked = 0;
+                while let Some(bytes) = parts.get_mut(part) {
+                    let copied = match connection.copy_out(&mut bytes[at..], peeked) {
+                        Ok(copied) => copied,
+                        Err(errno) => return Some(Err(errno)),
+                    };
+                    if is_peek {
+                        peeked += copied;
+                    } else {
+                        connection.consume(copied);
+                    }
+                    (received, at) = (received + copied, at + copied);
+                    if at < bytes.len() {
+                        break;
+                    }
+                    (part, at) = (part + 1, 0);
                 }
-                (part, at) = (part + 1, 0);
-            }
-            if received == total || received > 0 && !waits_for_all {
-                return Some(Ok(()));
-            }
-            match connection.end {
-                End::Broken(errno) => Some(Err(errno)),
-                End::Closed => Some(Ok(())),
-                End::Open if connection.peer_shut => Some(Ok(())),
-                End::Open => None,
-            }
-        },
-    );
+                if received == total || received > 0 && !waits_for_all {
+                    return Some(Ok(()));
+                }
+                match connection.end {
+                    End::Broken(errno) => Some(Err(errno)),
+                    End::Closed => Some(Ok(())),
+                    End::Open if connection.peer_shut => Some(Ok(())),
+                    End::Open => None,
+                }
+            },
+        )
+        .await;
     match finished {
         // What came before counts.
         Err(errno) if received == 0 => Err(errno),
@@ -286,7 +289,7 @@ unsafe fn entries<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec]> {
 
 /// # Safety
 /// As `rwritev`.
-unsafe fn send_list(
+async unsafe fn send_list(
     number: c_int,
     list: *const iovec,
     count: usize,
@@ -300,12 +303,12 @@ unsafe fn send_list(
         // SAFETY: the caller's promise.
         .map(|entry| unsafe { bytes(entry.iov_base, entry.iov_len) })
         .collect::<Result<_>>()?;
-    send(&socket, &parts, flags, to)
+    send(&socket, &parts, flags, to).await
 }
 
 /// # Safety
 /// As `rreadv`.
-unsafe fn receive_list(
+async unsafe fn receive_list(
     number: c_int,
     list: *const iovec,
     count: usize,
@@ -318,7 +321,7 @@ unsafe fn receive_list(
         // SAFETY: the caller's promise.
         .map(|entry| unsafe { bytes_mut(entry.iov_base, entry.iov_len) })
         .collect::<Result<_>>()?;
-    receive(&socket, &mut parts, flags)
+    receive(&socket, &mut parts, flags).await
 }
 
 /// Receives: `rrecv`.
@@ -326,17 +329,17 @@ unsafe fn receive_list(
 /// # Safety
 /// So many bytes can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecv(
+pub unsafe extern "C-unwind" fn rrecv(
     socket: c_int,
     buf: *mut c_void,
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    as_length(|| {
+    as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes_mut(buf, len) }?;
-        Ok(receive(&socket, &mut [bytes], flags)?.length)
+        Ok(receive(&socket, &mut [bytes], flags).await?.length)
     })
 }
 
@@ -345,7 +348,7 @@ pub unsafe extern "C" fn rrecv(
 /// # Safety
 /// So many bytes can be written; `src_addr` and `addrlen` are NULL or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecvfrom(
+pub unsafe extern "C-unwind" fn rrecvfrom(
     socket: c_int,
     buf: *mut c_void,
     len: size_t,
@@ -353,11 +356,11 @@ pub unsafe extern "C" fn rrecvfrom(
     src_addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
-    as_length(|| {
+    as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes_mut(buf, len) }?;
-        let received = receive(&socket, &mut [bytes], flags)?;
+        let received = receive(&socket, &mut [bytes], flags).await?;
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(from) = received.from {
@@ -375,12 +378,13 @@ pub unsafe extern "C" fn rrecvfrom(
 /// # Safety
 /// `msg` is a structure of the headers, with memory that can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
-    as_length(|| {
+pub unsafe extern "C-unwind" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    as_length(|| async move {
         // SAFETY: the caller's promise.
         let msg = unsafe { msg.as_mut() }.ok_or(Errno(libc::EFAULT))?;
         // SAFETY: the caller's promise.
-        let received = unsafe { receive_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }?;
+        let received =
+            unsafe { receive_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }.await?;
         (msg.msg_controllen, msg.msg_flags) = (0, 0);
         if received.is_cut {
             msg.msg_flags = libc::MSG_TRUNC;
@@ -401,7 +405,7 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int)
 /// # Safety
 /// So many bytes can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { rrecv(socket, buf, count, 0) }
 }
@@ -411,11 +415,11 @@ pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -
 /// # Safety
 /// There are so many pieces, which can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    as_length(|| {
+pub unsafe extern "C-unwind" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    as_length(|| async move {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
         // SAFETY: the caller's promise.
-        Ok(unsafe { receive_list(socket, iov, count, 0) }?.length)
+        Ok(unsafe { receive_list(socket, iov, count, 0) }.await?.length)
     })
 }
 
@@ -424,17 +428,17 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
 /// # Safety
 /// So many bytes can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsend(
+pub unsafe extern "C-unwind" fn rsend(
     socket: c_int,
     buf: *const c_void,
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    as_length(|| {
+    as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes(buf, len) }?;
-        send(&socket, &[bytes], flags, None)
+        send(&socket, &[bytes], flags, None).await
     })
 }
 
@@ -455,7 +459,7 @@ unsafe fn destination(addr: *const sockaddr, length: socklen_t) -> Result<Option
 /// # Safety
 /// So many bytes can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsendto(
+pub unsafe extern "C-unwind" fn rsendto(
     socket: c_int,
     buf: *const c_void,
     len: size_t,
@@ -463,11 +467,11 @@ pub unsafe extern "C" fn rsendto(
     dest_addr: *const sockaddr,
     addrlen: socklen_t,
 ) -> ssize_t {
-    as_length(|| {
+    as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let (bytes, to) = unsafe { (bytes(buf, len)?, destination(dest_addr, addrlen)?) };
-        send(&socket, &[bytes], flags, to)
+        send(&socket, &[bytes], flags, to).await
     })
 }
 
@@ -476,8 +480,12 @@ pub unsafe extern "C" fn rsendto(
 /// # Safety
 /// `msg` is a structure of the headers, with memory that can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-    as_length(|| {
+pub unsafe extern "C-unwind" fn rsendmsg(
+    socket: c_int,
+    msg: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    as_length(|| async move {
         // SAFETY: the caller's promise.
         let msg = unsafe { msg.as_ref() }.ok_or(Errno(libc::EFAULT))?;
         if msg.msg_controllen != 0 && !msg.msg_control.is_null() {
@@ -486,7 +494,7 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_in
         // SAFETY: the caller's promise.
         unsafe {
             let to = destination(msg.msg_name.cast(), msg.msg_namelen)?;
-            send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags, to)
+            send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags, to).await
         }
     })
 }
@@ -496,7 +504,11 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_in
 /// # Safety
 /// So many bytes can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn rwrite(
+    socket: c_int,
+    buf: *const c_void,
+    count: size_t,
+) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { rsend(socket, buf, count, 0) }
 }
@@ -506,10 +518,14 @@ pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t
 /// # Safety
 /// There are so many pieces, which can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    as_length(|| {
+pub unsafe extern "C-unwind" fn rwritev(
+    socket: c_int,
+    iov: *const iovec,
+    iovcnt: c_int,
+) -> ssize_t {
+    as_length(|| async move {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
         // SAFETY: the caller's promise.
-        unsafe { send_list(socket, iov, count, 0, None) }
+        unsafe { send_list(socket, iov, count, 0, None) }.await
     })
 }

@@ -10,8 +10,9 @@ use libc::{off_t, size_t};
 
 use crate::failure::{Errno, as_status, guarded, lock};
 use crate::rsocket::connection::End;
-use crate::rsocket::data::{as_length, bytes, connection};
+use crate::rsocket::data::{bytes, connection};
 use crate::rsocket::table::socket;
+use crate::rsocket::task::as_length;
 
 /// Maps a buffer, which the other end may write to if `prot` says so: `riomap`. Its offset, which is the given one or, for -1,
 /// the buffer's address. The other end knows of it when it receives what is sent next.
@@ -69,41 +70,43 @@ pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) 
 /// # Safety
 /// So many bytes can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn riowrite(
+pub unsafe extern "C-unwind" fn riowrite(
     socket: c_int,
     buf: *const c_void,
     count: size_t,
     offset: off_t,
     flags: c_int,
 ) -> size_t {
-    let written = as_length(|| {
+    let written = as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { bytes(buf, count) }?;
         let mut written = 0;
-        let finished = socket.wait(None, socket.is_nonblocking(flags), |state| {
-            let connection = match connection(state)? {
-                Ok(connection) => connection,
-                Err(errno) => return Some(Err(errno)),
-            };
-            if !connection.is_writable() {
-                return Some(Err(match connection.end {
-                    End::Broken(errno) => errno,
-                    End::Open | End::Closed => Errno(libc::ECONNRESET),
-                }));
-            }
-            let from = (offset as u64).wrapping_add(written as u64);
-            match connection.write_at(&bytes[written..], from) {
-                Ok(Some(posted)) => written += posted,
-                // No buffer has this offset.
-                Ok(None) => return Some(Ok(())),
-                Err(errno) => {
-                    connection.break_off(errno);
-                    return Some(Err(errno));
+        let finished = socket
+            .wait(None, socket.is_nonblocking(flags), |state| {
+                let connection = match connection(state)? {
+                    Ok(connection) => connection,
+                    Err(errno) => return Some(Err(errno)),
+                };
+                if !connection.is_writable() {
+                    return Some(Err(match connection.end {
+                        End::Broken(errno) => errno,
+                        End::Open | End::Closed => Errno(libc::ECONNRESET),
+                    }));
                 }
-            }
-            (written == bytes.len()).then_some(Ok(()))
-        });
+                let from = (offset as u64).wrapping_add(written as u64);
+                match connection.write_at(&bytes[written..], from) {
+                    Ok(Some(posted)) => written += posted,
+                    // No buffer has this offset.
+                    Ok(None) => return Some(Ok(())),
+                    Err(errno) => {
+                        connection.break_off(errno);
+                        return Some(Err(errno));
+                    }
+                }
+                (written == bytes.len()).then_some(Ok(()))
+            })
+            .await;
         match finished {
             Err(errno) if written == 0 => Err(errno),
             _ => Ok(written),

@@ -27,6 +27,7 @@ mod remaining;
 mod socket;
 mod stream;
 mod table;
+mod task;
 mod wait;
 mod wire;
 

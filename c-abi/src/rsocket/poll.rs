@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
-use crate::failure::{Errno, Result, as_number, lock};
+use crate::failure::{Errno, Result, lock};
 use crate::rsocket::connection::End;
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table;
+use crate::rsocket::task::as_length;
 use crate::rsocket::wait::{Waiter, sleep};
 
 const IN: c_short = libc::POLLIN | libc::POLLRDNORM;
@@ -82,7 +83,11 @@ impl Socket {
 }
 
 /// Waits until something is ready, or the deadline; how many entries.
-fn poll(fds: &mut [pollfd], deadline: Option<Instant>, timeout_is_zero: bool) -> Result<c_int> {
+async fn poll(
+    fds: &mut [pollfd],
+    deadline: Option<Instant>,
+    timeout_is_zero: bool,
+) -> Result<usize> {
     let find = |entry: &pollfd| table::find(entry.fd);
     let sockets: Vec<Option<Arc<Socket>>> = fds.iter().map(find).collect();
     // The ordinary ones, and where they are among all.
@@ -109,8 +114,7 @@ fn poll(fds: &mut [pollfd], deadline: Option<Instant>, timeout_is_zero: bool) ->
         for (place, other) in places.iter().zip(others) {
             fds[*place].revents = other.revents;
         }
-        let ready = fds.iter().filter(|entry| entry.revents != 0).count();
-        ready as c_int
+        fds.iter().filter(|entry| entry.revents != 0).count()
     };
 
     let waiter = Waiter::own()?;
@@ -136,7 +140,7 @@ fn poll(fds: &mut [pollfd], deadline: Option<Instant>, timeout_is_zero: bool) ->
         };
         // Also if an rsocket is ready: the ordinary ones count as well.
         if !others.is_empty() || !is_ready && !is_last {
-            sleep(&waiter, &mut others, until)?;
+            sleep(&waiter, &mut others, until).await?;
         }
         drop(entered);
         look(fds, false);
@@ -160,8 +164,8 @@ fn poll(fds: &mut [pollfd], deadline: Option<Instant>, timeout_is_zero: bool) ->
 /// # Safety
 /// There are so many entries, which can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
-    as_number(|| {
+pub unsafe extern "C-unwind" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
+    let count = as_length(|| async move {
         let fds = match nfds {
             0 => &mut [],
             _ if fds.is_null() => return Err(Errno(libc::EFAULT)),
@@ -169,8 +173,9 @@ pub unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -
             _ => unsafe { slice::from_raw_parts_mut(fds, nfds as usize) },
         };
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        poll(fds, deadline(timeout), timeout == Some(Duration::ZERO))
-    })
+        poll(fds, deadline(timeout), timeout == Some(Duration::ZERO)).await
+    });
+    count as c_int
 }
 
 fn deadline(timeout: Option<Duration>) -> Option<Instant> {
@@ -182,14 +187,14 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
 /// # Safety
 /// The sets are NULL or can be written, and so is the timeout.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rselect(
+pub unsafe extern "C-unwind" fn rselect(
     nfds: c_int,
     readfds: *mut fd_set,
     writefds: *mut fd_set,
     exceptfds: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    as_number(|| {
+    let count = as_length(|| async move {
         if !(0..=libc::FD_SETSIZE as c_int).contains(&nfds) {
             return Err(Errno::EINVAL);
         }
@@ -225,7 +230,7 @@ pub unsafe extern "C" fn rselect(
             }
             None => None,
         };
-        poll(&mut fds, deadline(timeout), timeout == Some(Duration::ZERO))?;
+        poll(&mut fds, deadline(timeout), timeout == Some(Duration::ZERO)).await?;
         if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
             return Err(Errno(libc::EBADF));
         }
@@ -248,5 +253,6 @@ pub unsafe extern "C" fn rselect(
             }
         }
         Ok(count)
-    })
+    });
+    count as c_int
 }

@@ -18,6 +18,7 @@ use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::datagram::Datagrams;
 use crate::rsocket::options::Options;
 use crate::rsocket::table;
+use crate::rsocket::task::block_on;
 use crate::rsocket::wait::{Waiter, Waiters, sleep};
 use crate::rsocket::wire::Message;
 use crate::settings;
@@ -180,7 +181,7 @@ impl Socket {
     ///
     /// # Errors
     /// EAGAIN if it must not wait or the deadline is there, EINTR after a signal, EBADF if it was closed meanwhile.
-    pub(super) fn wait<R>(
+    pub(super) async fn wait<R>(
         &self,
         deadline: Option<Instant>,
         nonblocking: bool,
@@ -219,13 +220,13 @@ impl Socket {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Errno(libc::EAGAIN));
             }
-            sleep(&waiter, &mut others, deadline)?;
+            sleep(&waiter, &mut others, deadline).await?;
         }
     }
 
     /// Says to the other end that this one sends, and with `last` also receives, no more, and waits until what was sent has
     /// arrived.
-    pub(super) fn say_end(&self, message: Message, deadline: Option<Instant>) -> Result<()> {
+    pub(super) async fn say_end(&self, message: Message, deadline: Option<Instant>) -> Result<()> {
         let mut said = false;
         self.wait(deadline, false, |state| {
             let connection = match &mut state.phase {
@@ -242,6 +243,7 @@ impl Socket {
             let is_done = connection.end != End::Open || said && connection.is_quiet();
             is_done.then_some(Ok(()))
         })
+        .await
     }
 
     /// Whether this is the copy of a process that has forked: the device is the parent's.
@@ -249,7 +251,7 @@ impl Socket {
         progress::in_child() && !lock(&self.state).ids.is_empty()
     }
 
-    /// Closes: what was sent arrives, unless that takes too long.
+    /// Closes: what was sent arrives, unless that takes too long. Nobody is cancelled in this.
     pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<()> {
         let deadline = {
             let mut state = lock(&self.state);
@@ -260,7 +262,7 @@ impl Socket {
             deadline.or_else(|| Instant::now().checked_add(linger))
         };
         let finished = loop {
-            match self.say_end(Message::Disconnect, deadline) {
+            match block_on(self.say_end(Message::Disconnect, deadline)) {
                 Err(Errno(libc::EINTR)) => {}
                 finished => break finished,
             }

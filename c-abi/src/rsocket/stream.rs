@@ -28,6 +28,7 @@ use crate::rsocket::socket::{
     Listener, Phase, Socket, State, check_family, destroy, for_domain, of_ip, unmapped, unspecified,
 };
 use crate::rsocket::table::{self, socket};
+use crate::rsocket::task::as_length;
 
 /// How long looking for the other end's address may take.
 const RESOLVE: Duration = Duration::from_secs(5);
@@ -281,29 +282,32 @@ pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// Both pointers are NULL, or `addrlen` says how many bytes can be written at `addr`, and can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn raccept(
+pub unsafe extern "C-unwind" fn raccept(
     socket: c_int,
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> c_int {
-    as_number(|| {
+    let number = as_length(|| async move {
         let socket = self::socket(socket)?;
-        let accepted = socket.wait(
-            socket.receive_deadline(),
-            socket.is_nonblocking(0),
-            |state| {
-                let Phase::Listening(listener) = &mut state.phase else {
-                    return Some(Err(Errno::EINVAL));
-                };
-                listener.ready.pop_front().map(Ok)
-            },
-        )?;
+        let accepted = socket
+            .wait(
+                socket.receive_deadline(),
+                socket.is_nonblocking(0),
+                |state| {
+                    let Phase::Listening(listener) = &mut state.phase else {
+                        return Some(Err(Errno::EINVAL));
+                    };
+                    listener.ready.pop_front().map(Ok)
+                },
+            )
+            .await?;
         let peer = lock(&accepted.state).peer;
         let peer = for_domain(peer.unwrap_or(unspecified(socket.domain)), socket.domain);
         // SAFETY: the caller's promise.
         unsafe { give_address(peer, addr, addrlen) };
-        Ok(table::publish(accepted))
-    })
+        Ok(table::publish(accepted) as usize)
+    });
+    number as c_int
 }
 
 /// Begins to connect.
@@ -372,12 +376,12 @@ fn connect_datagrams(socket: &Socket, to: SockAddr) -> Result<()> {
 /// # Safety
 /// So many bytes can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rconnect(
+pub unsafe extern "C-unwind" fn rconnect(
     socket: c_int,
     addr: *const sockaddr,
     addrlen: socklen_t,
 ) -> c_int {
-    as_status(|| {
+    let status = as_length(|| async move {
         let socket = self::socket(socket)?;
         // SAFETY: the caller's promise.
         let to = unsafe { address(addr, addrlen) }?;
@@ -385,21 +389,21 @@ pub unsafe extern "C" fn rconnect(
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         if socket.kind == libc::SOCK_DGRAM {
-            return connect_datagrams(&socket, to);
+            return connect_datagrams(&socket, to).map(|()| 0);
         }
         begin(&socket, to)?;
         let hca = lock(&socket.state).ids.first().map(|(hca, _)| *hca);
         if let Some(port) = hca.and_then(port::existing) {
             handle_all(port);
         }
-        let connected =
-            socket.wait(
+        let connected = socket
+            .wait(
                 socket.send_deadline(),
                 socket.is_nonblocking(0),
                 |state| match &state.phase {
                     Phase::Open(connection) => Some(match connection.end {
                         End::Broken(errno) => Err(errno),
-                        End::Open | End::Closed => Ok(()),
+                        End::Open | End::Closed => Ok(0),
                     }),
                     Phase::Failed => {
                         let errno = state.error.take();
@@ -407,10 +411,12 @@ pub unsafe extern "C" fn rconnect(
                     }
                     _ => None,
                 },
-            );
+            )
+            .await;
         match connected {
             Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
             connected => connected,
         }
-    })
+    });
+    status as c_int
 }

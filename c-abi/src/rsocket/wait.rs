@@ -1,8 +1,5 @@
 //! Threads that wait for rsockets: each has a descriptor of its own, which goes into a `poll` together with others.
 
-// UNSAFETY: calls of the C library on a descriptor that is owned here.
-#![expect(unsafe_code)]
-
 use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
@@ -11,7 +8,8 @@ use std::time::{Duration, Instant};
 use libc::{c_int, pollfd};
 
 use crate::descriptor::Counter;
-use crate::failure::{Errno, Result, lock};
+use crate::failure::{Result, lock};
+use crate::rsocket::task;
 
 /// A thread that waits, or may.
 #[derive(Debug)]
@@ -101,7 +99,7 @@ impl Drop for Entered<'_> {
 ///
 /// # Errors
 /// EINTR after a signal.
-pub(super) fn sleep(
+pub(super) async fn sleep(
     waiter: &Waiter,
     others: &mut Vec<pollfd>,
     deadline: Option<Instant>,
@@ -117,13 +115,7 @@ pub(super) fn sleep(
         let left = left + Duration::from_micros(999);
         c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX)
     });
-    // SAFETY: so many entries, which can be written.
-    let found = unsafe { libc::poll(others.as_mut_ptr(), others.len() as libc::nfds_t, timeout) };
-    let result = if found < 0 {
-        Err(Errno::last())
-    } else {
-        Ok(())
-    };
+    let result = task::sleep(others, timeout).await;
     others.pop();
     result
 }
