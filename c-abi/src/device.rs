@@ -14,7 +14,10 @@ use crate::abi::numbers::{IBV_FORK_UNNEEDED, IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::objects::ibv_device;
 use crate::failure::{Errno, Result, as_nothing, as_number, as_pointer, guarded, lock};
 use crate::hca::Hca;
-use crate::{progress, settings};
+use crate::{memory, progress, settings};
+
+/// The addresses that a device is made with, its threads and its model included.
+const NEEDED: usize = 64 << 20;
 
 /// A device of the list. There is one for each, for ever.
 #[repr(C)]
@@ -97,6 +100,9 @@ impl DeviceObject {
         }
         let _blocked = progress::BlockedSignals::new();
         let is_model = self.name == DeviceName::Model;
+        memory::room_for(NEEDED).inspect_err(|_| {
+            log::error!("{}: no memory for it, which is {NEEDED} bytes", self.name);
+        })?;
         let up = Hca::bring_up(self.platform()?, &self.addresses, is_model)?;
         progress::start(up)?;
         Ok(*hca.insert(up))

@@ -15,7 +15,7 @@ use bareverbs_node::verbs::{
     ModifyError, MrError, PostError, SrqError,
 };
 
-use crate::cancel;
+use crate::{cancel, memory};
 
 /// An errno, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +195,7 @@ pub(crate) fn as_status_after(
 
 /// The result of a call that makes something and returns a pointer to it, or NULL with an errno.
 pub(crate) fn as_pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
-    match guarded(body) {
+    match guarded(|| memory::check().and_then(|()| body())) {
         Ok(pointer) => pointer,
         Err(errno) => {
             errno.set();

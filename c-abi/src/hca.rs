@@ -23,6 +23,7 @@ use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
 
 use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
+use crate::memory;
 use crate::raw::Raw;
 use crate::registry::Registry;
 use crate::settings;
@@ -99,7 +100,7 @@ impl Hca {
             LinkLayer::InfiniBand if settings::has_addresses() => {
                 ip_over_infiniband(device, pd, addresses)?
             }
-            LinkLayer::InfiniBand => subnet_administration().into(),
+            LinkLayer::InfiniBand => subnet_administration()?.into(),
         };
         let mut manager = manager(device, resolver, is_model)?;
         settle(&mut manager);
@@ -276,8 +277,11 @@ fn keep<T: ?Sized>(memory: Box<T>) -> &'static mut T {
 }
 
 /// As many empty slots, for ever.
-pub(crate) fn slots<T>(count: usize, empty: impl Fn() -> T) -> &'static mut [T] {
-    keep(std::iter::repeat_with(empty).take(count).collect())
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn slots<T>(count: usize, empty: impl Fn() -> T) -> Result<&'static mut [T]> {
+    Ok(keep(memory::boxed(count, empty)?))
 }
 
 fn open(platform: P) -> Result<&'static Device<'static, P>> {
@@ -287,9 +291,9 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
     loop {
         let storage = Storage::new(
             Box::leak(Box::new(DeviceSlot::new())),
-            slots(MAX_QP + OWN_QUEUES, QpSlot::new),
-            slots(MAX_CQ + OWN_QUEUES, CqSlot::new),
-            slots(MAX_SRQ, SrqSlot::new),
+            slots(MAX_QP + OWN_QUEUES, QpSlot::new)?,
+            slots(MAX_CQ + OWN_QUEUES, CqSlot::new)?,
+            slots(MAX_SRQ, SrqSlot::new)?,
             chunks.allocate().leak(),
         );
         match Device::open(platform.clone(), config, storage) {
@@ -357,8 +361,8 @@ fn ip_over_infiniband(
         settings::pkey()?,
         ip::Config::new(random()),
         host.storage(),
-        slots(PEERS, || PeerSlot::EMPTY),
-        subnet_administration(),
+        slots(PEERS, || PeerSlot::EMPTY)?,
+        subnet_administration()?,
     )?;
     for address in addresses {
         resolver.add_address(address.ip, address.prefix_len())?;
@@ -373,13 +377,16 @@ fn ip_over_infiniband(
 }
 
 /// The resolver of an InfiniBand port without addresses.
-fn subnet_administration() -> SubnetAdministration<'static> {
+fn subnet_administration() -> Result<SubnetAdministration<'static>> {
     let storage = SubnetStorage {
-        questions: slots(QUESTIONS, || QuestionSlot::EMPTY),
-        paths: slots(PATHS, || PathSlot::EMPTY),
-        members: slots(GROUPS, || MemberSlot::EMPTY),
+        questions: slots(QUESTIONS, || QuestionSlot::EMPTY)?,
+        paths: slots(PATHS, || PathSlot::EMPTY)?,
+        members: slots(GROUPS, || MemberSlot::EMPTY)?,
     };
-    SubnetAdministration::new(sa::Config::new(random()), storage)
+    Ok(SubnetAdministration::new(
+        sa::Config::new(random()),
+        storage,
+    ))
 }
 
 /// The connection manager of a device.
@@ -397,18 +404,18 @@ fn manager(
         Mtu::B1024
     };
     let storage = rdma::Storage {
-        ids: slots(IDS, || rdma::IdSlot::EMPTY),
-        channels: slots(CHANNELS, || rdma::ChannelSlot::EMPTY),
-        connections: slots(2 * IDS, || Slot::EMPTY),
-        listeners: slots(LISTENERS, || ListenerSlot::EMPTY),
-        replies: slots(64, || ReplySlot::EMPTY),
-        sidr: slots(IDS, || SidrSlot::EMPTY),
-        groups: slots(GROUPS, || rdma::GroupSlot::EMPTY),
-        deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY),
+        ids: slots(IDS, || rdma::IdSlot::EMPTY)?,
+        channels: slots(CHANNELS, || rdma::ChannelSlot::EMPTY)?,
+        connections: slots(2 * IDS, || Slot::EMPTY)?,
+        listeners: slots(LISTENERS, || ListenerSlot::EMPTY)?,
+        replies: slots(64, || ReplySlot::EMPTY)?,
+        sidr: slots(IDS, || SidrSlot::EMPTY)?,
+        groups: slots(GROUPS, || rdma::GroupSlot::EMPTY)?,
+        deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY)?,
     };
     let mut manager = RdmaCm::new(device, resolver, config, storage)?;
     if device.capabilities().link_layer() == LinkLayer::InfiniBand {
-        match manager.set_partition_qps(slots(PARTITIONS, || PartitionQp::EMPTY)) {
+        match manager.set_partition_qps(slots(PARTITIONS, || PartitionQp::EMPTY)?) {
             Err(rdma::RdmaError::Unsupported(what)) => log::info!("not there: {what}"),
             done => done?,
         }

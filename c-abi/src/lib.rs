@@ -51,6 +51,7 @@ mod dm;
 mod failure;
 mod hca;
 mod interfaces;
+mod memory;
 #[cfg(feature = "model")]
 mod model;
 mod modify;

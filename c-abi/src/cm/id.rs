@@ -26,6 +26,7 @@ use crate::cm::wildcard;
 use crate::device::devices;
 use crate::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::hca::{Cm, Hca};
+use crate::memory;
 
 /// An id.
 #[repr(C)]
@@ -143,6 +144,7 @@ impl IdObject {
         ps: c_int,
         qp_type: Option<c_int>,
     ) -> Result<*mut Self> {
+        memory::check()?;
         let space = port_space(ps)?;
         let id_type = id_type(space, qp_type)?;
         let hca = devices()?.first().ok_or(Errno::ENODEV)?.hca()?;

@@ -13,6 +13,7 @@ use bareverbs_node::verbs::{CqEvents, Gid, Platform};
 use crate::descriptor::Counter;
 use crate::failure::{Errno, Result, lock};
 use crate::hca::Hca;
+use crate::memory;
 use crate::progress;
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::datagram::Datagrams;
@@ -89,6 +90,7 @@ pub(super) struct Listener {
 impl Socket {
     /// A new one, which events find.
     pub(super) fn new(domain: c_int, kind: c_int, options: Options) -> Result<Arc<Self>> {
+        memory::check()?;
         let socket = Arc::new(Self {
             reserved: Counter::new()?,
             serial: table::next_serial(),

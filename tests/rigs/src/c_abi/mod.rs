@@ -21,6 +21,7 @@ mod packages;
 mod programs_in_c;
 mod pyverbs;
 mod rates;
+mod reasons;
 mod run;
 mod scenario;
 mod switch;
@@ -111,6 +112,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     }
     let is_named = |name: &str| is_all || arguments.iter().any(|word| word == name);
     outcome.add(trouble::run(&place, is_named)?);
+    outcome.add(reasons::run(&place, is_named));
     if is_named(cost::NAME) {
         outcome.add(cost::run(&place)?);
     }
@@ -190,6 +192,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
                 LIBRARY,
             ]
             .contains(&name.as_str()) => {}
+            None if reasons::names().any(|reason| reason == name) => {}
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}

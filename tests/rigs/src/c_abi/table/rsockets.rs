@@ -37,6 +37,16 @@ pub(super) const ALL: &[Scenario] = &[
         ],
         MEASURED,
     ),
+    // A client that ends with its rsocket open.
+    pair(
+        "rsockets-left-open",
+        &["c:left_open"],
+        &["c:left_open", "10.0.0.1"],
+        &[
+            (Client, "sent 200000", 1),
+            (Server, "received 200000, the same, then 0", 1),
+        ],
+    ),
     // Waiting in `rpoll`.
     pair(
         "rstream-async-ipv6",

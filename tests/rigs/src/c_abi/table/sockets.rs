@@ -178,6 +178,18 @@ pub(super) const ALL: &[Scenario] = &[
         &[(Server, "served", 1), (Client, "the same from", 3)],
     )
     .whole(),
+    // Threads that are cancelled in calls that wait.
+    Scenario {
+        options: &["--sockets"],
+        ..scenario::alone(
+            "sockets-cancel",
+            &["c:cancel", "ordinary"],
+            &[
+                (Server, ": cancelled", 17),
+                (Server, "all threads were cancelled", 1),
+            ],
+        )
+    },
     // Times, and several messages at a time.
     pair(
         "sockets-messages",

@@ -30,6 +30,26 @@ pub(super) const ALL: &[Scenario] = &[
         &["c:packets"],
         &[(Server, "queues, hashes, marks, tags and counters work", 1)],
     ),
+    // Threads that are cancelled in calls that wait.
+    alone(
+        "cancel",
+        &["c:cancel"],
+        &[
+            (Server, ": cancelled", 23),
+            (Server, "all threads were cancelled", 1),
+        ],
+    ),
+    // What is not there is said to the program; the device itself is not either.
+    alone(
+        "memory",
+        &["c:memory"],
+        &[
+            (Server, "QPs: Cannot allocate memory", 1),
+            (Server, "CQs: Cannot allocate memory", 2),
+            (Server, "SRQs: Cannot allocate memory", 1),
+            (Server, "no memory is an error", 1),
+        ],
+    ),
     Scenario {
         whole: true,
         ..alone(
