@@ -2,8 +2,8 @@
 # Package: tshark 4.4.19 (Debian 13).
 # Guess:   Wireshark names BTH opcode 0x81 a congestion notification packet (CNP) and shows FECN and BECN as bits of the BTH.
 # Seen:    The opcode is "Unknown"; the 16 reserved bytes of the CNP and its invariant CRC are one vendor-specific field together, so the
-#          ICRC field is absent. FECN (0x80) and BECN (0x40) are the value of a byte "Reserved" that has no name of its own.
-# Matters: Display filters for CNPs need infiniband.bth.opcode == 0x81, and those for marked packets infiniband.bth.reserved8.
+#          ICRC field is absent. FECN (0x80) and BECN (0x40) are the value of infiniband.reserved, a field for all reserved bytes of many headers.
+# Matters: Display filters for CNPs need infiniband.bth.opcode == 0x81; packets with FECN or BECN are found by the byte's place only.
 source "$(dirname "$0")/lib.sh"
 debs trixie tshark=4.4.19-0+deb13u1
 packets roce cnp.pcap <<'HEX'

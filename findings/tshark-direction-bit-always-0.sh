@@ -3,7 +3,7 @@
 # Guess:   The D bit of a directed-route SMP is shown apart from the 15-bit status, 1 for a packet on its way back.
 # Seen:    The returning SMP (bytes 4 and 5 are 80 00) shows "D (Direction Bit): 0" and "Status: 0x8000": the bit is looked for at another place
 #          than that of the status it stands in, so it reads 0 in both directions.
-# Matters: Filters on infiniband.smp.d never match; to tell requests from answers of a subnet manager use the method or the status' top bit.
+# Matters: Filters on infiniband.smpdirected.d never match; to tell requests from answers of a subnet manager use the method or the status' top bit.
 source "$(dirname "$0")/lib.sh"
 debs trixie tshark=4.4.19-0+deb13u1
 packets ib smp.pcap <<'HEX'
