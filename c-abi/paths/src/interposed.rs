@@ -1,4 +1,5 @@
-//! The C library's functions that take paths. Each calls the one behind it, with the path that is meant.
+//! The C library's functions that take paths. Each calls the one behind it, with the path that is meant. Threads may be cancelled
+//! in that one, so that nothing is to be dropped here.
 
 // UNSAFETY: C's text, and calls of functions that the dynamic linker finds.
 #![expect(unsafe_code)]
@@ -58,7 +59,7 @@ macro_rules! interposed {
     ($($name:ident($($argument:ident: $type:ty),*) $([$($more:ident: $more_type:ty)?])? $path:ident -> $returns:ty, $failed:expr;)*) => {
         $(
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type,)* $($($more: $more_type)?)?) -> $returns {
+            pub unsafe extern "C-unwind" fn $name($($argument: $type,)* $($($more: $more_type)?)?) -> $returns {
                 static NEXT: Next = {
                     const NAME: &str = concat!(stringify!($name), "\0");
                     match CStr::from_bytes_with_nul(NAME.as_bytes()) {
@@ -66,7 +67,7 @@ macro_rules! interposed {
                         Err(_) => panic!("a name has no zero"),
                     }
                 };
-                type Function = unsafe extern "C" fn($($type,)* $($($more_type)?)?) -> $returns;
+                type Function = unsafe extern "C-unwind" fn($($type,)* $($($more_type)?)?) -> $returns;
                 // SAFETY: the C library's function has this type; NULL is `None`.
                 let next = unsafe { transmute::<*mut c_void, Option<Function>>(NEXT.address()) };
                 let Some(next) = next else {

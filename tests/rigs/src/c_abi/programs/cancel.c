@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
@@ -43,6 +45,7 @@ static struct ibv_comp_channel *completions;
 static struct rdma_event_channel *events;
 static struct rdma_cm_id *listener;
 static int streams[2], listening, datagrams;
+static char *fifo;
 
 static void in_get_cm_event(void)
 {
@@ -152,6 +155,32 @@ static void in_read_of_a_pipe(void)
 
 	if (pipe(ends) || read(ends[0], &byte, 1) != 1)
 		return;
+}
+
+/* No one opens the other end. */
+static void in_open(void)
+{
+	char folder[] = "/tmp/bareverbs-cancel-XXXXXX", path[64];
+
+	if (!mkdtemp(folder))
+		return;
+	snprintf(path, sizeof(path), "%s/fifo", folder);
+	if (mkfifo(path, 0600))
+		return;
+	fifo = strdup(path);
+	open(path, O_RDONLY);
+}
+
+/* Of a thread that has ended. */
+static void remove_fifo(void)
+{
+	if (!fifo)
+		return;
+	unlink(fifo);
+	*strrchr(fifo, '/') = 0;
+	rmdir(fifo);
+	free(fifo);
+	fifo = NULL;
 }
 
 struct call {
@@ -288,7 +317,11 @@ int main(int count, char **arguments)
 		{"accept", in_accept},	 {"recv", in_recv},	{"read", in_read},
 		{"recvfrom", in_recvfrom}, {"poll", in_poll}, {"select", in_select},
 	};
-	static const struct call of_the_system[] = {{"epoll_wait", in_epoll_wait}, {"read of a pipe", in_read_of_a_pipe}};
+	static const struct call of_the_system[] = {
+		{"epoll_wait", in_epoll_wait},
+		{"read of a pipe", in_read_of_a_pipe},
+		{"open", in_open},
+	};
 	static const struct call last = {"send", in_send};
 	size_t call;
 	int asleep;
@@ -313,6 +346,7 @@ int main(int count, char **arguments)
 		if (ordinary) {
 			for (call = 0; call < sizeof(of_the_system) / sizeof(*of_the_system); call++)
 				cancel_in(&of_the_system[call], asleep);
+			remove_fifo();
 			continue;
 		}
 		for (call = 0; call < sizeof(of_verbs) / sizeof(*of_verbs); call++)

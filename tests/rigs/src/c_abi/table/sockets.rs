@@ -185,7 +185,7 @@ pub(super) const ALL: &[Scenario] = &[
             "sockets-cancel",
             &["c:cancel", "ordinary"],
             &[
-                (Server, ": cancelled", 17),
+                (Server, ": cancelled", 19),
                 (Server, "all threads were cancelled", 1),
             ],
         )
