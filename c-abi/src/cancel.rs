@@ -58,15 +58,22 @@ pub(crate) fn point() {
     unsafe { pthread_testcancel() };
 }
 
-/// What a thread holds for calls that wait: addresses of boxes, and how they are dropped.
-struct Held(RefCell<Vec<(*mut (), unsafe fn(*mut ()))>>);
+/// Something in a box: its address, and how it is dropped.
+#[derive(Clone, Copy)]
+struct Lent {
+    address: *mut (),
+    drop: unsafe fn(*mut ()),
+}
+
+/// What a thread holds for calls that wait.
+struct Held(RefCell<Vec<Lent>>);
 
 impl Drop for Held {
     fn drop(&mut self) {
         // The thread was cancelled.
-        for (held, drop) in self.0.take() {
+        for lent in self.0.take() {
             // SAFETY: made by `holding`, which does not return any more.
-            unsafe { drop(held) };
+            unsafe { (lent.drop)(lent.address) };
         }
     }
 }
@@ -85,7 +92,11 @@ unsafe fn drop_box<T>(held: *mut ()) {
 fn hold<T: 'static>(it: T) -> *mut T {
     let held = Box::into_raw(Box::new(it));
     // At the end of a thread that has nothing to hold with, it is not cancelled any more.
-    let _ = HELD.try_with(|all| all.0.borrow_mut().push((held.cast(), drop_box::<T>)));
+    let lent = Lent {
+        address: held.cast(),
+        drop: drop_box::<T>,
+    };
+    let _ = HELD.try_with(|all| all.0.borrow_mut().push(lent));
     held
 }
 
@@ -95,7 +106,7 @@ unsafe fn release<T>(held: *mut T) {
     let _ = HELD.try_with(|all| {
         let mut all = all.0.borrow_mut();
         // The last one, unless a signal's handler has left the calls that it came into.
-        if let Some(at) = all.iter().rposition(|(other, _)| *other == held.cast()) {
+        if let Some(at) = all.iter().rposition(|lent| lent.address == held.cast()) {
             all.truncate(at);
         }
     });
