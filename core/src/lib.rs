@@ -136,6 +136,7 @@
 //! | Ethernet | queues of whole frames, alone or many with spreading by hash; steering by headers of layers 2 to 4, with counters; checksums and large sends, also in tunnels; VLAN tags put in and taken out; striding receives, several packets in one request; forwarding between two ports; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | flow tables of frames that are sent |
 #![no_std]
 
+pub mod barrier;
 pub mod conformance;
 pub mod device;
 pub mod ethernet;

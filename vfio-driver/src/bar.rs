@@ -8,8 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, fence};
 
+use bareverbs_core::barrier::{read_barrier, write_barrier};
 use memmap2::{MmapOptions, MmapRaw};
 use volatile::VolatilePtr;
 use zerocopy::FromBytes;
@@ -42,29 +42,6 @@ struct Window {
 unsafe impl Send for Bar {}
 // SAFETY: as above; there is no state beside the device's.
 unsafe impl Sync for Bar {}
-
-/// Makes earlier stores to memory visible to the device before the register store that follows.
-#[inline(always)]
-fn before_register_write() {
-    // x86 keeps stores to memory and to uncached registers in order by itself; this keeps the compiler from moving them.
-    fence(Ordering::Release);
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier between stores, of the outer shareable domain that devices are in; it changes no register.
-    unsafe {
-        std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
-    }
-}
-
-/// Keeps later loads of memory after the register load that was just done.
-#[inline(always)]
-fn after_register_read() {
-    fence(Ordering::Acquire);
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier between loads; it changes no register.
-    unsafe {
-        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
-    }
-}
 
 impl Bar {
     /// Maps the windows (disjoint, sorted, in whole pages) of a BAR of `len` bytes that starts at `start` in `file`.
@@ -147,14 +124,14 @@ impl Bar {
             return self.read_unmapped(offset);
         };
         let value = register.read();
-        after_register_read();
+        read_barrier();
         u32::from_be(value)
     }
 
     /// Writes a big-endian 32-bit register; does nothing outside the BAR.
     #[inline]
     pub(crate) fn write_be32(&self, offset: usize, value: u32) {
-        before_register_write();
+        write_barrier();
         match self.register::<u32>(offset) {
             Some(register) => register.write(value.to_be()),
             None => self.write_unmapped(offset, &value.to_be_bytes()),
@@ -165,7 +142,7 @@ impl Bar {
     #[inline]
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn write_be64(&self, offset: usize, value: u64) {
-        before_register_write();
+        write_barrier();
         if offset & 7 != 0 || offset >= self.base_len {
             return self.write_be64_elsewhere(offset, value);
         }

@@ -25,6 +25,7 @@ use bareverbs_firmware_cmds::wqe::{
     completion, data_segment, ethernet,
 };
 
+use crate::barrier::read_barrier;
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::domain::EthernetDomain;
@@ -33,7 +34,6 @@ use crate::ethernet::forward_types::{ForwardCounters, ForwardError, ForwardInit}
 use crate::ethernet::objects::{Object, QueueMemory, WorkQueue, state};
 use crate::ethernet::work_queues::Completes;
 use crate::memory::cqe_ring::Cqe;
-use crate::memory::dma::read_barrier;
 use crate::memory::record::DoorbellRecord;
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts};
 use crate::platform::Platform;

@@ -20,6 +20,7 @@ use bareverbs_firmware_cmds::wqe::{
     SEGMENT_UNIT, completion,
 };
 
+use crate::barrier::write_barrier;
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
@@ -27,7 +28,6 @@ use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
 use crate::ethernet::offload::EthernetSendFlags;
 use crate::memory::cqe_ring::Cqe;
-use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
 use crate::types::sge::Sge;

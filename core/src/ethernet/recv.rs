@@ -16,6 +16,7 @@ use bareverbs_firmware_cmds::rq::{CreateRqIn, ModifyRqIn, QueryRqIn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
+use crate::barrier::write_barrier;
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::compression::{has_checksum, has_hash, has_time};
@@ -24,7 +25,6 @@ use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
 use crate::ethernet::queue::EthernetInit;
 use crate::ethernet::rss::FrameHash;
-use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
 use crate::types::sge::Access;

@@ -20,13 +20,13 @@ use bareverbs_firmware_cmds::wqe::{
     completion, data_segment, ethernet,
 };
 
+use crate::barrier::write_barrier;
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::error::{EthernetError, EthernetSendError, QueueFailure};
 use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, Object, QueueMemory, WorkQueue, state};
 use crate::ethernet::offload::{EthernetOffload, EthernetSendFlags};
-use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
 use crate::types::sge::{Access, Sge};

@@ -21,6 +21,7 @@ use bareverbs_firmware_cmds::values::WqType;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{SEGMENT_UNIT, data_segment};
 
+use crate::barrier::write_barrier;
 use crate::device::Device;
 use crate::ethernet::HEADER_LEN;
 use crate::ethernet::compression::StrideCompression;
@@ -29,7 +30,6 @@ use crate::ethernet::limits::Limits;
 use crate::ethernet::objects::{Kind, QueueMemory, WorkQueue, state};
 use crate::ethernet::strided_burst::StridedBurst;
 use crate::memory::cqe_ring::Cqe;
-use crate::memory::dma::write_barrier;
 use crate::platform::Platform;
 use crate::types::error::{CommandError, DeviceError};
 use crate::types::sge::{Access, Sge};

@@ -22,8 +22,9 @@ use bareverbs_firmware_cmds::init_segment::{
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 
+use crate::barrier;
 use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
-use crate::memory::dma::{self, DmaMemory};
+use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
 
@@ -340,7 +341,7 @@ impl CommandQueue {
         let (body, last) = entry.0.split_at(STATUS_OWNERSHIP_OFFSET - 3);
         self.entries.write_bytes(at, body);
         // The entry's last dword holds the ownership bit: the device must not see it before the rest.
-        dma::write_barrier();
+        barrier::write_barrier();
         let last = last
             .first_chunk()
             .map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -467,7 +468,7 @@ impl CommandQueue {
             return Some(Err(CommandFailure::Timeout { waited }));
         }
         // The ownership bit was read first; what it guards must be read after it.
-        dma::read_barrier();
+        barrier::read_barrier();
         let result = self.take_answer(index, &slot, fixed, tail);
         self.release(platform, index);
         self.executed += 1;

@@ -14,7 +14,8 @@ use bareverbs_firmware_cmds::cqe::{ByteCountWord, Format, OpOwn, Opcode, SIZE, T
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{DmaMemory, load, read_barrier, shared, store};
+use crate::barrier::read_barrier;
+use crate::memory::dma::{DmaMemory, load, shared, store};
 use crate::memory::record::DoorbellRecord;
 
 /// Completions are counted with 24 bits.

@@ -5,12 +5,12 @@
 //!
 //! # Order
 //!
-//! Two barriers exist, and every ownership hand-over in the driver uses one of them:
+//! Two [barriers](crate::barrier) exist, and every ownership hand-over in the driver uses one of them:
 //!
-//! * [`write_barrier`] between filling a descriptor and the store that gives it to the device (an ownership bit or a
+//! * [`write_barrier`](crate::barrier::write_barrier) between filling a descriptor and the store that gives it to the device (an ownership bit or a
 //!   doorbell record). The store to a doorbell *register* has its own barrier inside
 //!   [`Platform::write_be32`]/[`write_be64`](Platform::write_be64).
-//! * [`read_barrier`] between finding that an entry belongs to the host and reading the rest of the entry.
+//! * [`read_barrier`](crate::barrier::read_barrier) between finding that an entry belongs to the host and reading the rest of the entry.
 //!
 //! # Quarantine
 //!
@@ -30,38 +30,6 @@ use volatile::VolatilePtr;
 use zerocopy::FromBytes;
 
 use crate::platform::{Dma, DmaError, Platform};
-
-/// Everything written before is visible to the device before anything written after.
-///
-/// x86 keeps stores to coherent memory in order, so only the compiler has to be held back. aarch64 does not: a store
-/// barrier for the outer shareable domain, where the device lives.
-#[inline(always)]
-pub(crate) fn write_barrier() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier has no operands and touches no memory of ours.
-    unsafe {
-        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", target_arch = "x86")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-}
-
-/// Nothing after is read before what was read before.
-///
-/// x86 keeps loads in order; aarch64 may satisfy a later load first, and would read an entry's old contents after its new
-/// owner bit.
-#[inline(always)]
-pub(crate) fn read_barrier() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier has no operands and touches no memory of ours.
-    unsafe {
-        core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", target_arch = "x86")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-}
 
 /// One piece of memory from [`Platform::dma_alloc`], with checked access. It does not free itself: its owner gives it
 /// back with [`free`](Self::free), or keeps it when the device may still use it.

@@ -7,7 +7,8 @@ use bareverbs_firmware_cmds::eq::Eqe;
 use bareverbs_firmware_cmds::event::{EQE_SIZE, EqeOwner, owner_of_pass};
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{DmaMemory, read_barrier};
+use crate::barrier::read_barrier;
+use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 
 /// An event queue's ring, as its consumer uses it.

@@ -15,7 +15,8 @@ use core::ptr::NonNull;
 
 use bareverbs_firmware_cmds::word::Word;
 
-use crate::memory::dma::{load, read_barrier, store, write_barrier};
+use crate::barrier::{read_barrier, write_barrier};
+use crate::memory::dma::{load, store};
 
 /// Bytes that a record has to itself: a line, so that no other data shares it.
 pub(crate) const RECORD_LEN: usize = 64;

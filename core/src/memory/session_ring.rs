@@ -26,8 +26,9 @@ use bareverbs_firmware_cmds::cqe::{
 };
 use bareverbs_firmware_cmds::word::Word;
 
+use crate::barrier::{read_barrier, write_barrier};
 use crate::memory::cqe_ring::{Cqe, Entries};
-use crate::memory::dma::{load, read_barrier, write_barrier};
+use crate::memory::dma::load;
 use crate::memory::slots::Receives;
 
 /// Bytes that [`write_decoy`] writes.
