@@ -95,6 +95,14 @@ impl ContextObject {
         Ok(context)
     }
 
+    /// Refuses an object of another context: as in the kernel, where the handles of a context name its own objects alone.
+    pub(crate) fn check_owner(&self, owner: *mut ibv_context) -> Result<()> {
+        match ptr::eq(owner, &raw const self.verbs.context) {
+            true => Ok(()),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
     /// Hands it to C.
     pub(crate) fn into_raw(self: Box<Self>) -> *mut ibv_context {
         let context = Box::into_raw(self);

@@ -17,7 +17,7 @@ use bareverbs_node::verbs::{
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{
-    ibv_context, ibv_gid, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::abi::requests::ibv_qp_ex;
 use crate::acks::Acks;
@@ -367,24 +367,32 @@ unsafe fn any_qp(
     if attr.qp_type == IBV_QPT_XRC_RECV {
         // SAFETY: the caller's promise.
         let xrcd = unsafe { self::xrcd(xrcd) }?;
+        context.check_owner(xrcd.c.context)?;
         *cap = QpCap::default();
         return Ok(AnyQp::XrcRecv(xrcd.xrcd.create_qp()?));
     }
     // SAFETY: the caller's promise.
     let pd = unsafe { self::pd(pd) }?;
-    // SAFETY: the caller's promise.
-    let send_cq = unsafe { cq(attr.send_cq) }?.handle()?;
+    context.check_owner(pd.c.context)?;
+    let of_cq = |of: *mut ibv_cq| {
+        // SAFETY: the caller's promise.
+        let cq = unsafe { cq(of) }?;
+        context.check_owner(cq.ex.context)?;
+        cq.handle()
+    };
+    let send_cq = of_cq(attr.send_cq)?;
     let recv_cq = if attr.qp_type == IBV_QPT_XRC_SEND {
         send_cq.clone()
     } else {
-        // SAFETY: the caller's promise.
-        unsafe { cq(attr.recv_cq) }?.handle()?
+        of_cq(attr.recv_cq)?
     };
     let srq = if attr.srq.is_null() {
         None
     } else {
         // SAFETY: the caller's promise.
-        Some(unsafe { srq(attr.srq) }?.handle()?)
+        let srq = unsafe { srq(attr.srq) }?;
+        context.check_owner(srq.c.context)?;
+        Some(srq.handle()?)
     };
     let sq_sig_all = attr.sq_sig_all != 0;
     match attr.qp_type {

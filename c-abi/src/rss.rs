@@ -59,6 +59,7 @@ impl RssQp {
         }
         // SAFETY: the caller's promise.
         let object = unsafe { work_queue::table(attr.rwq_ind_tbl) }?;
+        context.check_owner(object.c.context)?;
         // SAFETY: the caller's promise.
         let hash = unsafe { hash(&attr.rx_hash_conf) }?;
         let domain = context.frames.domain(context.hca.device)?;

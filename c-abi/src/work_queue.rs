@@ -116,7 +116,10 @@ pub(crate) unsafe extern "C" fn create_wq(
             _ => strips(attr.create_flags)?,
         };
         // SAFETY: the caller's promise.
-        let (pd, cq) = unsafe { (pd(attr.pd)?, cq(attr.cq)?.handle()?) };
+        let (pd, cq) = unsafe { (pd(attr.pd)?, cq(attr.cq)?) };
+        context.check_owner(pd.c.context)?;
+        context.check_owner(cq.ex.context)?;
+        let cq = cq.handle()?;
         let mut handles = QpInitHandles {
             send_cq: cq.clone(),
             recv_cq: cq,
@@ -287,7 +290,7 @@ unsafe extern "C" fn post_wq_recv(
 /// A table of receive queues.
 #[repr(C)]
 pub(crate) struct TableObject {
-    c: ibv_rwq_ind_table,
+    pub(crate) c: ibv_rwq_ind_table,
     pub(crate) table: IndirectionTable<'static, P>,
     /// The first of its queues.
     pub(crate) first: Rqn,
@@ -325,7 +328,9 @@ pub(crate) unsafe extern "C" fn create_rwq_ind_table(
         let queues = unsafe { slice::from_raw_parts(init.ind_tbl, size) };
         let number = |&queue: &*mut ibv_wq| {
             // SAFETY: the caller's promise.
-            let queue = unsafe { wq(queue) }?.queue.lock();
+            let queue = unsafe { wq(queue) }?;
+            context.check_owner(queue.c.context)?;
+            let queue = queue.queue.lock();
             Ok(queue.as_ref().ok_or(Errno::EINVAL)?.receive_number()?)
         };
         let numbers: Vec<Rqn> = queues.iter().map(number).collect::<Result<_>>()?;

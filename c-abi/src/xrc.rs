@@ -24,7 +24,7 @@ use crate::srq::{self, SrqObject};
 /// An XRC domain.
 #[repr(C)]
 pub(crate) struct XrcdObject {
-    c: ibv_xrcd,
+    pub(crate) c: ibv_xrcd,
     pub(crate) xrcd: Arc<Xrcd<'static, P>>,
 }
 
@@ -155,7 +155,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
-        let pd = unsafe { self::pd(init.pd) }?;
+        let (of, pd) = unsafe { (self::context(context)?, self::pd(init.pd)?) };
+        of.check_owner(pd.c.context)?;
         let mut attr = srq::sizes(&init.attr);
         let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
             init.srq_type
@@ -167,6 +168,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
                 // SAFETY: the caller's promise.
                 let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
+                of.check_owner(xrcd.c.context)?;
+                of.check_owner(cq.ex.context)?;
                 let cq = cq.cq.lock();
                 let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
                 pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?

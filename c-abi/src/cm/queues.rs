@@ -101,9 +101,7 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
             if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
                 attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
                 attr.pd = (*id).pd;
-            } else if pd::pd(attr.pd)?.c.context != (*id).verbs
-                && !ptr::eq(pd::pd(attr.pd)?.hca, manager_of(id)?.0)
-            {
+            } else if pd::pd(attr.pd)?.c.context != (*id).verbs {
                 return Err(Errno::EINVAL);
             }
         } else if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
