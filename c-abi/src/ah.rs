@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use bareverbs_node::verbs::{AddressHandle, LinkLayer};
+use bareverbs_node::verbs::{AddressHandle, LinkLayer, StaticRate};
 
 use crate::abi::numbers::{IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2};
 use crate::abi::objects::{
@@ -40,7 +40,13 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     if attr.port_num != query::PORT {
         return Err(Errno::EINVAL);
     }
-    let path = path::from_c(object.hca, attr, false)?;
+    // As rdma-core has it: in an address handle, unlike in a QP, what is no rate is no limit either.
+    let rate = StaticRate::from_number(attr.static_rate).unwrap_or_default();
+    let attr = ibv_ah_attr {
+        static_rate: rate.number(),
+        ..*attr
+    };
+    let path = path::from_c(object.hca, &attr, false)?;
     let handle = object.hca.device.create_ah(&path)?;
     let c = ibv_ah {
         context: object.c.context,

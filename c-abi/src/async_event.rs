@@ -18,6 +18,9 @@ use crate::registry::Objects;
 use crate::srq::SrqObject;
 use crate::work_queue::WqObject;
 
+/// `IBV_EVENT_DEVICE_SPEED_CHANGE`, which the headers of Debian 12 do not have.
+const DEVICE_SPEED_CHANGE: c_int = 20;
+
 /// What an event of a context is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
@@ -250,6 +253,7 @@ pub unsafe extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         IBV_EVENT_CLIENT_REREGISTER => c"client reregistration",
         IBV_EVENT_GID_CHANGE => c"GID table change",
         IBV_EVENT_WQ_FATAL => c"WQ fatal",
+        DEVICE_SPEED_CHANGE => c"Device link speed change",
         _ => c"unknown",
     };
     text.as_ptr()

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use bareverbs_node::cm::rdma::{Resolution, Resolver};
-use bareverbs_node::verbs::{AhAttr, Gid, GidEntry, LinkLayer, Mac};
+use bareverbs_node::verbs::{AhAttr, Gid, GidEntry, LinkLayer, Mac, StaticRate};
 
 use crate::abi::objects::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use crate::failure::{Errno, Result};
@@ -25,7 +25,7 @@ pub(crate) fn from_c(hca: &Hca, attr: &ibv_ah_attr, connection: bool) -> Result<
     }
     let mut found = AhAttr {
         sl: attr.sl,
-        static_rate: attr.static_rate,
+        static_rate: StaticRate::from_number(attr.static_rate).ok_or(Errno::EINVAL)?,
         dlid: attr.dlid,
         src_path_bits: attr.src_path_bits,
         port_num: attr.port_num,
@@ -74,7 +74,7 @@ pub(crate) fn to_c(attr: &AhAttr) -> ibv_ah_attr {
         dlid: attr.dlid,
         sl: attr.sl,
         src_path_bits: attr.src_path_bits,
-        static_rate: attr.static_rate,
+        static_rate: attr.static_rate.number(),
         is_global: u8::from(!attr.dgid.is_zero()),
         port_num: crate::query::PORT,
     }

@@ -4,6 +4,9 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use bareverbs_node::verbs::StaticRate;
 
 /// A completion's status as text: `ibv_wc_status_str`.
 ///
@@ -59,31 +62,62 @@ pub unsafe extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
     text.as_ptr()
 }
 
-/// Rates of `enum ibv_rate`: the number, the multiple of 2.5 Gb/s, and Mb/s.
-const RATES: [(c_int, c_int, c_int); 22] = [
-    (2, 1, 2_500),
-    (5, 2, 5_000),
-    (3, 4, 10_000),
-    (6, 8, 20_000),
-    (4, 12, 30_000),
-    (7, 16, 40_000),
-    (8, 24, 60_000),
-    (9, 32, 80_000),
-    (10, 48, 120_000),
-    (11, 0, 14_062),
-    (12, 0, 56_250),
-    (13, 0, 112_500),
-    (14, 0, 168_750),
-    (15, 0, 25_781),
-    (16, 0, 103_125),
-    (17, 0, 206_250),
-    (18, 0, 309_375),
-    (19, 20, 53_125),
-    (20, 40, 106_250),
-    (21, 160, 425_000),
-    (22, 80, 212_500),
-    (23, 320, 850_000),
+/// A work request's kind as text, NULL for numbers between them that are none: `ibv_wr_opcode_str`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
+    let text = match opcode {
+        0 => c"rdma-write",
+        1 => c"rdma-write-with-imm",
+        2 => c"send",
+        3 => c"send-with-imm",
+        4 => c"rdma-read",
+        5 => c"atomic-cmp-and-swp",
+        6 => c"atomic-fetch-and-add",
+        7 => c"local-inv",
+        8 => c"bind-mw",
+        9 => c"send-with-inv",
+        10 => c"tso",
+        11 => c"driver1",
+        12 | 13 => return ptr::null(),
+        14 => c"flush",
+        15 => c"atomic-write",
+        _ => c"unknown",
+    };
+    text.as_ptr()
+}
+
+/// The last of `enum ibv_rate`.
+const LAST_RATE: u8 = 24;
+
+/// Rates of `enum ibv_rate` that have a multiple of 2.5 Gb/s: the number, and the multiple.
+const MULTIPLES: [(c_int, c_int); 15] = [
+    (2, 1),
+    (5, 2),
+    (3, 4),
+    (6, 8),
+    (4, 12),
+    (7, 16),
+    (8, 24),
+    (9, 32),
+    (10, 48),
+    (19, 11),
+    (20, 20),
+    (21, 160),
+    (22, 240),
+    (23, 320),
+    (24, 480),
 ];
+
+/// Rates of `enum ibv_rate`: the number, and Mb/s.
+fn rates() -> impl Iterator<Item = (c_int, c_int)> {
+    (0..=LAST_RATE).filter_map(|number| {
+        let mbps = StaticRate::from_number(number)?.mbps()?;
+        Some((number.into(), mbps as c_int))
+    })
+}
 
 /// A rate as a multiple of 2.5 Gb/s, -1 if it is none: `ibv_rate_to_mult`.
 ///
@@ -91,7 +125,7 @@ const RATES: [(c_int, c_int, c_int); 22] = [
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
-    let found = RATES.iter().find(|entry| entry.0 == rate && entry.1 > 0);
+    let found = MULTIPLES.iter().find(|entry| entry.0 == rate);
     found.map_or(-1, |entry| entry.1)
 }
 
@@ -101,7 +135,7 @@ pub unsafe extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
-    let found = RATES.iter().find(|entry| mult > 0 && entry.1 == mult);
+    let found = MULTIPLES.iter().find(|entry| entry.1 == mult);
     found.map_or(0, |entry| entry.0)
 }
 
@@ -111,8 +145,9 @@ pub unsafe extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
-    let found = RATES.iter().find(|entry| entry.0 == rate);
-    found.map_or(-1, |entry| entry.2)
+    rates()
+        .find(|entry| entry.0 == rate)
+        .map_or(-1, |entry| entry.1)
 }
 
 /// The rate of so many Mb/s, 0 (the port's own) if there is none: `mbps_to_ibv_rate`.
@@ -121,6 +156,7 @@ pub unsafe extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
-    let found = RATES.iter().find(|entry| entry.2 == mbps);
-    found.map_or(0, |entry| entry.0)
+    rates()
+        .find(|entry| entry.1 == mbps)
+        .map_or(0, |entry| entry.0)
 }

@@ -209,5 +209,6 @@ pub use qp::{
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::clock::Clock;
 pub use types::config::Config;
+pub use types::rate::StaticRate;
 pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 pub use xrc::Xrcd;

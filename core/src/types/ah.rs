@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::types::gid::{Gid, Mac, RoceVersion};
+use crate::types::rate::StaticRate;
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
@@ -24,8 +25,8 @@ pub struct AhAttr {
     pub flow_label: u32,
     /// Service level; on Ethernet its low three bits are the priority.
     pub sl: u8,
-    /// Static rate, as the device numbers it; 0 is the port's.
-    pub static_rate: u8,
+    /// The most that the path carries.
+    pub static_rate: StaticRate,
     /// MAC of the next hop. Address resolution is not the device's business.
     pub dmac: Mac,
     /// Destination LID (InfiniBand).
@@ -50,7 +51,7 @@ impl AhAttr {
         traffic_class: 0,
         flow_label: 0,
         sl: 0,
-        static_rate: 0,
+        static_rate: StaticRate::PORT,
         dmac: [0; 6],
         dlid: 0,
         src_path_bits: 0,
@@ -138,11 +139,12 @@ impl AddressHandle {
     /// Encodes a path; `encapsulation` is that of the GID table entry `sgid_index`, `None` on InfiniBand.
     ///
     /// `default_sport` is the UDP source port of flows without a label (the RoCE capabilities name the first one that the
-    /// device may use).
+    /// device may use). `rates` are the static rates that it has (`stat_rate_support`).
     pub fn encode(
         attr: &AhAttr,
         encapsulation: Option<RoceVersion>,
         default_sport: u16,
+        rates: u16,
     ) -> Result<Self, AhError> {
         if attr.force_loopback {
             return Err(AhError::ForceLoopbackNotRc);
@@ -156,7 +158,7 @@ impl AddressHandle {
             Some(RoceVersion::V2) => ((attr.sl & 7) << 1, flow_label_to_udp_sport(attr.flow_label)),
         };
         let mut path = DestinationWord(0);
-        path.set_stat_rate(attr.static_rate);
+        path.set_stat_rate(attr.static_rate.to_device(rates));
         path.set_sl(sl);
         path.set_mlid(attr.src_path_bits);
         path.set_rlid(last);
@@ -213,7 +215,6 @@ pub(crate) fn check(attr: &AhAttr, roce: bool) -> Result<(), AhError> {
         }
     };
     range("flow_label", attr.flow_label, 0xf_ffff)?;
-    range("static_rate", attr.static_rate.into(), 15)?;
     range("sl", attr.sl.into(), 15)?;
     range("sgid_index", attr.sgid_index.into(), 255)?;
     if roce && attr.dmac == [0; 6] {
@@ -238,7 +239,7 @@ mod tests {
             dmac: [2, 0, 0, 0, 0, 9],
             ..AhAttr::default()
         };
-        let mut ah = AddressHandle::encode(&attr, Some(RoceVersion::V2), 0xc000).unwrap();
+        let mut ah = AddressHandle::encode(&attr, Some(RoceVersion::V2), 0xc000, 0).unwrap();
         // The vector of the reference was made with this port.
         ah.path.set_udp_sport(0xc123);
         let mut expected = [0; 48];
@@ -283,12 +284,12 @@ mod tests {
         let attr = AhAttr {
             sl: 5,
             dmac: [2; 6],
-            static_rate: 3,
+            static_rate: StaticRate::from_number(16).unwrap(),
             dlid: 0x77,
             ..AhAttr::default()
         };
         let path = |version| {
-            AddressHandle::encode(&attr, version, 0xd000)
+            AddressHandle::encode(&attr, version, 0xd000, u16::MAX)
                 .unwrap()
                 .path
                 .0
@@ -305,14 +306,10 @@ mod tests {
             ..AhAttr::default()
         };
         let refused =
-            |attr: AhAttr| AddressHandle::encode(&attr, Some(RoceVersion::V2), 0xc000).is_err();
+            |attr: AhAttr| AddressHandle::encode(&attr, Some(RoceVersion::V2), 0xc000, 0).is_err();
         assert!(!refused(good));
         assert!(refused(AhAttr {
             flow_label: 1 << 20,
-            ..good
-        }));
-        assert!(refused(AhAttr {
-            static_rate: 16,
             ..good
         }));
         assert!(refused(AhAttr { sl: 16, ..good }));

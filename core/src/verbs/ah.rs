@@ -17,6 +17,7 @@ impl<P: Platform> Device<'_, P> {
             attr,
             encapsulation,
             if default == 0 { 0xc000 } else { default },
+            self.capabilities().hca.stat_rate_support(),
         )
     }
 

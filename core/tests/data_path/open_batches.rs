@@ -274,6 +274,7 @@ fn run<K: Kind>(rounds: &[Round]) {
             },
             None,
             0,
+            0,
         )
         .unwrap();
         let end = || {

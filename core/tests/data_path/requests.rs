@@ -189,6 +189,7 @@ fn work_requests_as_values() {
             },
             None,
             0,
+            0,
         )
         .unwrap();
         let to = Destination {

@@ -3,7 +3,7 @@
 use bareverbs_core::qp::transition;
 use bareverbs_core::{
     AhAttr, AhError, CqInit, Device, Gid, ModifyError, Mtu, QpAttr, QpAttrMask, QpInitAttr,
-    QpState, QpType, Qpn, Rc, Uc,
+    QpState, QpType, Qpn, Rc, StaticRate, Uc,
 };
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::Qpc;
@@ -22,7 +22,7 @@ const FORCED: AhAttr = AhAttr {
     traffic_class: 4,
     flow_label: 0x12345,
     sl: 3,
-    static_rate: 2,
+    static_rate: StaticRate::from_number(2).unwrap(),
     dlid: 5,
     src_path_bits: 1,
     port_num: 1,

@@ -30,6 +30,7 @@ mod memory;
 mod queue_pairs;
 mod refusals;
 mod shared_receives;
+mod static_rates;
 
 use std::time::Duration;
 

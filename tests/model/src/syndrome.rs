@@ -230,6 +230,7 @@ syndromes! {
     QpOptMask = 0x000a_0012, BadParam, "opt_param_mask with bits that are undefined for this transition";
     QpTypeChanged = 0x000a_0013, BadParam, "a transition with another QP type";
     QpPort = 0x000a_0014, BadParam, "a port that does not exist";
+    QpStaticRate = 0x000a_0031, BadParam, "a static rate that the device does not have (stat_rate_support)";
     QpPkey = 0x000a_0015, BadIndex, "a P_Key index beyond the table";
     QpMtu = 0x000a_0016, BadParam, "a path MTU that does not exist or that the port cannot carry";
     QpMessageSize = 0x000a_0017, BadParam, "log_msg_max beyond the largest message";

@@ -399,7 +399,6 @@ pub(crate) fn ah_attr(address: &Address) -> AhAttr {
         traffic_class: address.traffic_class,
         flow_label: address.flow_label,
         sl: address.service_level,
-        static_rate: 0,
         dmac: address.remote_mac,
         port_num: 1,
         ..AhAttr::default()

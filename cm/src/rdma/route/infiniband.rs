@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
 use bareverbs_core::wc::{NetworkHeader, Wc, WcFlags};
-use bareverbs_core::{Gid, Mtu, Platform};
+use bareverbs_core::{Gid, Mtu, Platform, StaticRate};
 
 use crate::engine::Address;
 #[cfg(feature = "infiniband")]
@@ -32,31 +32,11 @@ use crate::sa::check_path_fields;
 const MOST_HOPS: u8 = 0xff;
 const PKEY_BASE: u16 = 0x7fff;
 
-/// Gigabits per second of the IBTA's codes for rates, in tenths, from code 2 on.
-const RATES: [u16; 21] = [
-    25, 100, 300, 50, 200, 400, 600, 800, 1200, 140, 560, 1120, 1680, 250, 1000, 2000, 3000, 280,
-    500, 4000, 6000,
-];
-/// Codes that the device can represent: they are five more there.
-const DEVICE_RATES: core::ops::RangeInclusive<u8> = 2..=10;
-const DEVICE_RATE_OFFSET: u8 = 5;
-
-fn tenths(rate: u8) -> Option<u16> {
-    RATES.get(usize::from(rate).checked_sub(2)?).copied()
-}
-
-/// The device's code for the fastest rate that it has and that is not faster than `rate`; 0, for the port's own, if that is
-/// none too fast, and if there is no such.
-fn static_rate(rate: u8, port_mbps: u32, supported: u16) -> u8 {
-    let Some(wanted) = tenths(rate).filter(|&tenths| u32::from(tenths) * 100 < port_mbps) else {
-        return 0;
-    };
-    DEVICE_RATES
-        .filter(|code| supported & 1 << (code + DEVICE_RATE_OFFSET) != 0)
-        .filter_map(|code| Some((tenths(code)?, code + DEVICE_RATE_OFFSET)))
-        .filter(|(tenths, _)| *tenths <= wanted)
-        .max()
-        .map_or(0, |(_, code)| code)
+/// The limit of a path with this rate on a port of this speed: none if the port is no faster, or if there is no such rate.
+fn limit(rate: u8, port_mbps: u32) -> StaticRate {
+    StaticRate::from_number(rate)
+        .filter(|rate| rate.mbps().is_some_and(|mbps| mbps < port_mbps))
+        .unwrap_or_default()
 }
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
@@ -264,16 +244,14 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(())
     }
 
-    /// The path in the device's format, at a rate in the IBTA's code.
+    /// The path in the device's format, at the rate that subnet administration has for it.
     pub(crate) fn ah_attr_at(&self, address: &Address, rate: u8) -> AhAttr {
-        let supported = self.device.capabilities().hca.stat_rate_support();
-        let limited = address.remote_lid != 0;
+        let static_rate = match address.remote_lid {
+            0 => StaticRate::PORT,
+            _ => limit(rate, self.port.rate_mbps),
+        };
         AhAttr {
-            static_rate: if limited {
-                static_rate(rate, self.port.rate_mbps, supported)
-            } else {
-                0
-            },
+            static_rate,
             ..self.ah_attr(address)
         }
     }
@@ -365,22 +343,22 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::static_rate;
+    use super::limit;
+    use bareverbs_core::StaticRate;
 
     #[test]
-    fn rates_of_paths_are_the_devices_nearest() {
-        let all = 0xffff;
-        // A path as fast as the port, or faster, or of no known rate.
-        assert_eq!(static_rate(16, 100_000, all), 0);
-        assert_eq!(static_rate(17, 100_000, all), 0);
-        assert_eq!(static_rate(0, 100_000, all), 0);
-        assert_eq!(static_rate(63, 100_000, all), 0);
-        // 40 Gb/s, which the device has a code for, and 56, for which the next lower is 40.
-        assert_eq!(static_rate(7, 100_000, all), 12);
-        assert_eq!(static_rate(12, 100_000, all), 12);
-        assert_eq!(static_rate(2, 100_000, all), 7);
-        // Not all devices have all of them.
-        assert_eq!(static_rate(7, 100_000, 1 << 11), 11);
-        assert_eq!(static_rate(7, 100_000, 0), 0);
+    fn only_paths_that_are_slower_than_the_port_have_a_limit() {
+        let number = |rate, port_mbps| limit(rate, port_mbps).number();
+        // As fast as the port, faster, of no known rate.
+        for rate in [0, 1, 16, 17, 63] {
+            assert_eq!(limit(rate, 100_000), StaticRate::PORT, "{rate}");
+        }
+        // 40, 56 and 2.5 Gb/s.
+        for rate in [7, 12, 2] {
+            assert_eq!(number(rate, 100_000), rate);
+        }
+        // 56 Gb/s on a port of 56 Gb/s, 800 on one that is twice as fast.
+        assert_eq!(limit(12, 56_000), StaticRate::PORT);
+        assert_eq!(number(23, 1_600_000), 23);
     }
 }

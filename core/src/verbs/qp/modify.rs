@@ -538,8 +538,9 @@ impl<P: Platform> QpObject<'_, P> {
         }
         let encapsulation = self.device.encapsulation(ah.sgid_index)?;
         ah::check(ah, encapsulation.is_some())?;
+        let rates = self.device.capabilities().hca.stat_rate_support();
         path.set_vhca_port_num(self.port)
-            .set_stat_rate(ah.static_rate);
+            .set_stat_rate(ah.static_rate.to_device(rates));
         path.set_src_addr_index(ah.sgid_index as u8)
             .set_hop_limit(ah.hop_limit)
             .set_tclass(ah.traffic_class)

@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::types::ah::AhAttr;
 use crate::types::gid::Gid;
 use crate::types::port::{LinkLayer, Mtu};
+use crate::types::rate::StaticRate;
 use crate::types::sge::Access;
 use crate::verbs::qp::attr::{PathMigState, QpAttr, QueriedQp};
 use crate::verbs::qp::modify::ModifyError;
@@ -77,7 +78,7 @@ fn from_path(path: &Ads, roce: bool) -> AhAttr {
         traffic_class: path.tclass(),
         flow_label: path.flow_label(),
         sl: if roce { path.eth_prio() } else { path.sl() },
-        static_rate: path.stat_rate(),
+        static_rate: StaticRate::from_device(path.stat_rate()),
         dmac: path.rmac(),
         dlid: path.rlid(),
         src_path_bits: path.mlid(),

@@ -300,6 +300,7 @@ fn check_migration(device: &Device, new: &Qpc, from: &Qpc, mask: u32) -> Result 
         if path.pkey_index() >= crate::port::vport::PKEYS {
             return Err(Syndrome::QpPkey.into());
         }
+        check_rate(device, path)?;
     }
     let state = from.pm_state();
     let sound = match (has(Opt::PM_STATE), state) {
@@ -376,6 +377,17 @@ fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
     Ok(())
 }
 
+/// 0 is the port's own rate.
+fn check_rate(device: &Device, path: &Ads) -> Result {
+    let rate = path.stat_rate();
+    let has = rate == 0 || device.caps.general.stat_rate_support() >> rate & 1 != 0;
+    if has || !device.config.strict {
+        Ok(())
+    } else {
+        Err(Syndrome::QpStaticRate.into())
+    }
+}
+
 fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
     let caps = &device.caps.general;
     let path = context.primary_address_path();
@@ -430,6 +442,9 @@ fn check_merged(device: &mut Device, context: &Qpc, to: QpState) -> Result {
     }
     if context.remote_qpn() < 2 {
         return Err(Syndrome::QpRemoteNumber.into());
+    }
+    if !forced {
+        check_rate(device, path)?;
     }
     if device.ethernet() && !forced {
         let index = usize::from(path.src_addr_index());

@@ -1,9 +1,9 @@
 //! Which packets a QP accepts, what a transition takes, and what its requests change and return.
 
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, QueryMkeyIn};
-use bareverbs_firmware_cmds::qp::{QueryQpIn, Rts2rtsQpIn};
+use bareverbs_firmware_cmds::qp::{Init2rtrQpIn, QueryQpIn, Rts2rtsQpIn};
 use bareverbs_firmware_cmds::uar::AllocUarIn;
-use connectx_model::Syndrome;
+use connectx_model::{Config, Syndrome};
 use zerocopy::IntoBytes;
 
 use crate::common::Node;
@@ -196,4 +196,45 @@ fn a_umr_registers_and_a_second_one_takes_away() {
             .memory_key_mkey_entry()
             .free()
     );
+}
+
+#[test]
+fn a_static_rate_that_the_device_does_not_have_is_refused() {
+    // It has no other than 3, which is 100 Gb/s.
+    let mut configs = [1, 2].map(Config::new);
+    for config in &mut configs {
+        config.general.set_stat_rate_support(1 << 3);
+    }
+    let mut pair = Pair::of(configs);
+    let pd = pair.a.alloc_pd();
+    let cq = pair.a.create_cq(6, 1);
+    for (rate, answer) in [
+        (0, Ok(())),
+        (3, Ok(())),
+        (4, Err(refused(Syndrome::QpStaticRate))),
+        (15, Err(refused(Syndrome::QpStaticRate))),
+    ] {
+        let plan = QpPlan {
+            st: RC,
+            pd,
+            send_cq: cq.number,
+            receive_cq: cq.number,
+            srq: None,
+            user_index: 0x11,
+        };
+        let qp = pair.a.create_qp(plan);
+        pair.a.make_init(&qp);
+        let mut modify = Init2rtrQpIn::new();
+        modify.set_qpn(qp.number);
+        let qpc = modify.qpc_mut();
+        qpc.set_st(RC)
+            .set_pm_state(3)
+            .set_mtu(3)
+            .set_log_msg_max(30)
+            .set_remote_qpn(7);
+        qpc.primary_address_path_mut()
+            .set_stat_rate(rate)
+            .set_hop_limit(64);
+        assert_eq!(pair.a.command(&modify).map(drop), answer, "{rate}");
+    }
 }

@@ -16,6 +16,7 @@ mod headers;
 mod larger;
 mod machines;
 mod mpi;
+mod names;
 mod package;
 mod packages;
 mod programs_in_c;
@@ -122,6 +123,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if is_named(package::NAME) {
         outcome.add(package::run(&place, &directory));
     }
+    if is_named(names::NAME) {
+        outcome.add(names::run(&place));
+    }
     if is_named(switch::NAME) {
         outcome.add(switch::run(&place));
     }
@@ -185,6 +189,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             None if name == cost::NAME || trouble::names().any(|of_trouble| of_trouble == name) => {
             }
             None if [
+                names::NAME,
                 switch::NAME,
                 package::NAME,
                 pyverbs::NAME,

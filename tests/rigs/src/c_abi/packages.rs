@@ -21,6 +21,9 @@ const LIBRARIES: &[(&str, &[&str])] = &[
             "ibverbs-providers",
             "libibverbs-dev",
             "librdmacm-dev",
+            // These run here, with what they are linked to.
+            "libnl-3-200",
+            "libnl-route-3-200",
         ],
     ),
     (
@@ -75,6 +78,8 @@ pub(super) struct Libraries {
     /// Names and versions of the packages.
     pub(super) versions: Vec<String>,
     pub(super) folder: PathBuf,
+    /// What they are linked to, as far as it is not there.
+    pub(super) others: PathBuf,
     pub(super) include: PathBuf,
 }
 
@@ -143,6 +148,7 @@ pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
         Ok(Libraries {
             versions: versions(&root)?,
             folder: root.join(LIB),
+            others: root.join(OTHER_LIB),
             include: root.join("usr/include"),
         })
     });
@@ -185,3 +191,4 @@ fn versions(root: &Path) -> Result<Vec<String>, String> {
 /// Where an unpacked folder says what it is made of.
 const VERSIONS: &str = "versions";
 const LIB: &str = "usr/lib/x86_64-linux-gnu";
+const OTHER_LIB: &str = "lib/x86_64-linux-gnu";

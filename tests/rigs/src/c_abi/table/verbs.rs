@@ -26,6 +26,11 @@ pub(super) const ALL: &[Scenario] = &[
         ],
     ),
     alone(
+        "contexts",
+        &["c:contexts"],
+        &[(Server, "contexts and rates are kept apart", 1)],
+    ),
+    alone(
         "packets",
         &["c:packets"],
         &[(Server, "queues, hashes, marks, tags and counters work", 1)],
