@@ -195,7 +195,7 @@ impl fmt::Display for OpenError {
             }
             Self::VfioMissing { path } => write!(
                 f,
-                "{} does not exist: load the modules vfio-pci and {}",
+                "{} does not exist, or has no driver: load the modules (modprobe -a vfio-pci {})",
                 path.display(),
                 if path.starts_with("/dev/iommu") { "iommufd" } else { "vfio_iommu_type1" }
             ),

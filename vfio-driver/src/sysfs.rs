@@ -227,7 +227,10 @@ fn id(path: &Path) -> Result<u16, OpenError> {
 
 /// Says why a file of VFIO's could not be opened.
 pub(crate) fn open_failure(path: PathBuf, step: &'static str, error: io::Error) -> OpenError {
+    // Where the module of the driver is not there, opening the file is ENODEV: the file itself is made at boot.
+    const ENODEV: i32 = 19;
     match error.kind() {
+        _ if error.raw_os_error() == Some(ENODEV) => OpenError::VfioMissing { path },
         io::ErrorKind::NotFound => OpenError::VfioMissing { path },
         io::ErrorKind::PermissionDenied => OpenError::Permission { path },
         io::ErrorKind::ResourceBusy => OpenError::InUse { path },
@@ -503,6 +506,17 @@ pub(crate) mod tests {
             kind(io::ErrorKind::NotFound),
             OpenError::VfioMissing { .. }
         ));
+        let no_device = open_failure(
+            "/dev/vfio/vfio".into(),
+            "open the VFIO container",
+            io::Error::from_raw_os_error(19),
+        );
+        assert!(
+            no_device
+                .to_string()
+                .contains("modprobe -a vfio-pci vfio_iommu_type1"),
+            "{no_device}"
+        );
         assert!(matches!(
             kind(io::ErrorKind::PermissionDenied),
             OpenError::Permission { .. }
