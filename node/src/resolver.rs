@@ -99,6 +99,10 @@ impl<P: Platform> Resolver for PortResolver<'_, '_, P> {
         pass_on!(self, resolver => resolver.roce_version())
     }
 
+    fn other_vlan(&self) -> Option<u16> {
+        pass_on!(self, resolver => resolver.other_vlan())
+    }
+
     fn has_ip(&self) -> bool {
         pass_on!(self, resolver => resolver.has_ip())
     }

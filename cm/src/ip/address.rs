@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use super::{Event, Host, HostError, Mac, check_vlan, is_unicast};
+use super::{Event, Host, HostError, Mac, WAITING_LOG, check_vlan, is_unicast};
 
 /// Time between the probes for an IPv4 address, and from the last one until it is ours (RFC 5227: PROBE_MIN to PROBE_MAX,
 /// ANNOUNCE_WAIT).
@@ -61,6 +61,10 @@ impl AddressSlot {
         defended: None,
         report: None,
     };
+
+    pub(super) const fn is_used(&self) -> bool {
+        matches!(self.state, State::Tentative | State::Ready)
+    }
 
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
@@ -161,6 +165,25 @@ impl Host<'_> {
     pub(super) fn is_own(&self, address: IpAddr, vlan: Option<u16>) -> bool {
         let index = self.address(address, vlan);
         index.is_some_and(|index| self.addresses[index].is_ready())
+    }
+
+    /// Says once that an address which is ours is asked for in another VLAN.
+    pub(super) fn say_if_own_elsewhere(&mut self, address: IpAddr, vlan: Option<u16>) {
+        let own = |slot: &AddressSlot| slot.is_ready() && slot.ip == address;
+        if self.asked_elsewhere || !self.addresses.iter().any(own) {
+            return;
+        }
+        self.asked_elsewhere = true;
+        match vlan {
+            Some(vlan) => log::warn!(
+                target: WAITING_LOG,
+                "{address} is asked for in VLAN {vlan}, where this port does not have it"
+            ),
+            None => log::warn!(
+                target: WAITING_LOG,
+                "{address} is asked for without a VLAN tag, and this port has it in a VLAN only"
+            ),
+        }
     }
 
     /// Whether an address is being probed for.

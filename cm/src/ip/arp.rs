@@ -75,6 +75,7 @@ impl Host<'_> {
             ArpOperation::Unknown(_) => return None,
         }
         if !self.is_own(wanted, vlan) {
+            self.say_if_own_elsewhere(wanted, vlan);
             // A question for another host still has its sender's MAC address, which is stored if it is needed (RFC
             // 826).
             let how = NeighbourMessage::Answer {

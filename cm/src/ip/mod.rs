@@ -281,6 +281,10 @@ pub enum Filter {
     Leave(Mac),
 }
 
+/// The log's target for what explains why nothing comes of a connection, of which programs show the warnings where they show
+/// no others.
+pub const WAITING_LOG: &str = "rdma_cm_waiting";
+
 /// What went by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -307,6 +311,9 @@ pub struct Host<'s> {
     /// Nothing is due before.
     due: Option<Duration>,
     stats: Stats,
+    other_vlan: Option<u16>,
+    /// That this host's address is asked for in another VLAN was said.
+    asked_elsewhere: bool,
 }
 
 impl<'s> Host<'s> {
@@ -333,6 +340,8 @@ impl<'s> Host<'s> {
             random: config.seed ^ tail,
             due: None,
             stats: Stats::default(),
+            other_vlan: None,
+            asked_elsewhere: false,
         }
     }
 
@@ -372,11 +381,31 @@ impl<'s> Host<'s> {
         if !for_us || header.source[0] & 1 != 0 || header.source == self.mac {
             return None;
         }
+        self.note_vlan(&header);
         match header.kind {
             frame::ARP => self.receive_arp(now, &header, payload, reply),
             frame::IPV4 => self.receive_ipv4(now, &header, payload, reply),
             frame::IPV6 => self.receive_ipv6(now, &header, payload, reply),
             _ => None,
+        }
+    }
+
+    /// The VLAN of the last frame from a VLAN in which this host has no address; 0 for frames without a tag.
+    pub const fn other_vlan(&self) -> Option<u16> {
+        self.other_vlan
+    }
+
+    /// Remembers the VLAN of a frame that shows a host in another VLAN.
+    fn note_vlan(&mut self, header: &frame::Header) {
+        let asks = match header.kind {
+            frame::ARP => true,
+            // Neighbour discovery, by the groups of what is asked for.
+            frame::IPV6 => header.destination.starts_with(&[0x33, 0x33, 0xff]),
+            _ => false,
+        };
+        let is_here = |slot: &AddressSlot| slot.is_used() && slot.vlan == header.vlan;
+        if asks && !self.addresses.iter().any(is_here) {
+            self.other_vlan = Some(header.vlan.unwrap_or(0));
         }
     }
 

@@ -10,6 +10,7 @@ use crate::mad::sa::SA_CLASS;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, RejectReason};
 use crate::rdma::conn::groups::Groups;
 use crate::rdma::conn::work::WorkList;
+use crate::rdma::id::patience::Watch;
 use crate::rdma::id::slot::Storage;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
@@ -132,6 +133,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     pub(crate) partitions: Option<PartitionQps<'s, 'd, P>>,
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
+    pub(crate) watched: Option<Watch>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -199,6 +201,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             #[cfg(feature = "infiniband")]
             partitions: None,
             waits_elsewhere: false,
+            watched: None,
         })
     }
 
@@ -273,6 +276,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.process_events(now);
             self.work(now);
             self.flush(now)?;
+            self.say_what_is_awaited(now);
             // What waits for a command inside consumes interrupts, also those of MADs: repeat until none came.
             if !self.gsi.arm() {
                 return Ok(());
@@ -288,6 +292,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.router.next_deadline(now),
             self.engine.next_deadline(),
             self.hca.device.next_deadline(),
+            self.watched.map(|watch| watch.until),
         ];
         deadlines.into_iter().flatten().min()
     }

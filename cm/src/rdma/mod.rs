@@ -183,6 +183,7 @@ pub use route::subnet::{
 };
 pub use route::with_user::WithSaUser;
 pub use tasks::AsyncCm;
+pub use types::awaited::Awaited;
 pub use types::error::{RdmaError, errno};
 pub use types::extended::{ExtendedAttribute, send_ops};
 pub use types::sockaddr::{SockAddr, SockaddrIb};

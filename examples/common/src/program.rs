@@ -408,7 +408,8 @@ pub fn main<A, T>(
     options: &OptionParser<A>,
     run: impl FnOnce(&A) -> Result<T>,
 ) -> ExitCode {
-    env_logger::init();
+    let filter = format!("error,{}=warn", bareverbs::cm::ip::WAITING_LOG);
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
     let options = match parse(name, options) {
         Ok(options) => options,
         Err(code) => return code,

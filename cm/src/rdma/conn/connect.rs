@@ -156,6 +156,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.events.failure = None;
         slot.conn.stale_retries = self.config.stale_retries;
         self.ids[index].apply_timers(&mut self.engine);
+        self.watch(now, index);
         Ok(())
     }
 

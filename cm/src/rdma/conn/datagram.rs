@@ -63,6 +63,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.sidr = Some(sidr);
         slot.state = IdState::Connect;
         slot.events.failure = None;
+        self.watch(now, index);
         self.flush(now)?;
         self.complete(id)
     }
@@ -212,8 +213,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                         .push(index, EventType::Unreachable, i32::from(status.0));
                 }
                 Outcome::Unreachable => {
-                    self.ids
-                        .push_failure(index, EventType::Unreachable, RdmaError::Unreachable);
+                    let awaited = self.router.awaited_answer(&self.ids[index]);
+                    let error = RdmaError::Unanswered(awaited);
+                    self.ids.push_failure(index, EventType::Unreachable, error);
                 }
             }
         }

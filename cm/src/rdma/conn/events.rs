@@ -120,8 +120,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Unreachable if self.discard_unfetched(index) => {}
                 Outcome::Unreachable => {
                     self.ids[index].work.cancel();
-                    self.ids
-                        .push_failure(index, EventType::Unreachable, RdmaError::Unreachable)
+                    let awaited = self.router.awaited_answer(&self.ids[index]);
+                    let error = RdmaError::Unanswered(awaited);
+                    self.ids.push_failure(index, EventType::Unreachable, error)
                 }
                 Outcome::Disconnected(cause) => {
                     let status = if cause == DisconnectCause::TimedOut {

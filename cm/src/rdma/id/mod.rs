@@ -1,6 +1,7 @@
 //! Ids: their table and slots, the calls that make, find and change them, their ports and timers.
 
 mod calls;
+pub(crate) mod patience;
 mod port_space;
 mod qpns;
 pub(crate) mod slot;

@@ -174,6 +174,8 @@ pub(crate) struct IdRoute {
     pub(crate) deadline: Duration,
     /// Index of the partition (InfiniBand).
     pub(crate) pkey_index: u16,
+    /// The port is a limited member of it.
+    pub(crate) limited: bool,
     /// Static rate of the path, in the IBTA's codes.
     pub(crate) rate: u8,
     pub(crate) address: Address,
@@ -194,6 +196,7 @@ impl IdRoute {
         resolve_seq: 0,
         deadline: Duration::ZERO,
         pkey_index: 0,
+        limited: false,
         rate: 0,
         address: Address {
             local_gid: [0; 16],

@@ -145,6 +145,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let slot = &mut self.ids[index];
         slot.route.peer = Some(destination);
         slot.state = IdState::AddrQuery;
+        self.watch(now, index);
         self.router.start_asking(&mut self.ids, now, index, timeout);
         self.complete(id)
     }
@@ -185,6 +186,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         let now = self.now();
         self.ids[index].state = IdState::RouteQuery;
+        self.watch(now, index);
         self.router.start_asking(&mut self.ids, now, index, timeout);
         self.flush(now)?;
         self.complete(id)

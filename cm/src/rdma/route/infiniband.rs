@@ -13,24 +13,26 @@ use crate::engine::Address;
 use crate::engine::AlternatePath;
 #[cfg(feature = "infiniband")]
 use crate::mad::AprStatus;
-use crate::mad::sa::{PathRecord, SaRedirection};
+use crate::mad::sa::{PathRecord, SaRedirection, SaStatus};
 use crate::rdma::conn::group::mgid;
 use crate::rdma::id::slot::{IdSlot, NIL};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
 use crate::rdma::route::resolver::{Attempt, PathQuery, Resolution, Resolver};
 use crate::rdma::route::router::Router;
+use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
 use crate::rdma::types::{EventType, IdState, PortSpace};
 #[cfg(feature = "infiniband")]
 use crate::sa::PORT_LIDS;
-use crate::sa::check_path_fields;
+use crate::sa::{SaError, check_path_fields};
 
 /// For answers to what came with a global header.
 const MOST_HOPS: u8 = 0xff;
 const PKEY_BASE: u16 = 0x7fff;
+const FULL_MEMBER: u16 = 0x8000;
 
 /// The limit of a path with this rate on a port of this speed: none if the port is no faster, or if there is no such rate.
 fn limit(rate: u8, port_mbps: u32) -> StaticRate {
@@ -83,13 +85,18 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
     /// Index of a partition in the port's table.
     pub(crate) fn pkey_index(&self, pkey: u16) -> Result<u16, RdmaError> {
+        Ok(self.membership(pkey)?.0)
+    }
+
+    /// The same, and whether the port is a limited member.
+    fn membership(&self, pkey: u16) -> Result<(u16, bool), RdmaError> {
         if !self.is_infiniband() {
-            return Ok(0);
+            return Ok((0, false));
         }
         for index in 0..self.port.pkey_table_len {
             let entry = self.device.query_pkey(index as u16)?;
             if entry & PKEY_BASE != 0 && (entry ^ pkey) & PKEY_BASE == 0 {
-                return Ok(index as u16);
+                return Ok((index as u16, entry & FULL_MEMBER == 0));
             }
         }
         Err(RdmaError::NoSuchPartition(pkey))
@@ -134,7 +141,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
                 Resolution::NoAnswer => return Err(RdmaError::HostUnreachable(to)),
             }
         };
-        slot.route.pkey_index = self.pkey_index(slot.route.address.pkey)?;
+        (slot.route.pkey_index, slot.route.limited) = self.membership(slot.route.address.pkey)?;
         slot.route.local = Some(SocketAddr::new(source, local.port()));
         slot.route.bound = true;
         slot.route.address.local_gid = self.gid.0;
@@ -154,10 +161,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             ip if ip.is_multicast() => return Err(RdmaError::Unsupported("paths to groups")),
             ip => ip,
         };
-        let pkey_index = self.pkey_index(slot.route.address.pkey)?;
+        (slot.route.pkey_index, slot.route.limited) = self.membership(slot.route.address.pkey)?;
         slot.route.local = Some(SocketAddr::new(own, local.port()));
         slot.route.bound = true;
-        slot.route.pkey_index = pkey_index;
         slot.route.address.local_gid = self.gid.0;
         slot.route.address.remote_gid = gsi::gid(to).0;
         slot.route.address.traffic_class = slot.options.tos;
@@ -187,7 +193,10 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let outcome = match self.resolver.find_path(now, &query, attempt) {
             Ok(Some(path)) => self.take_path(&mut ids[index], &path),
             Ok(None) if now < until => return false,
-            Ok(None) => Err(RdmaError::TimedOut),
+            Ok(None) => Err(RdmaError::Unanswered(self.awaited(slot))),
+            Err(RdmaError::Sa(SaError::Status(SaStatus::NO_RECORDS))) if slot.route.limited => Err(
+                RdmaError::LimitedMember(slot.route.address.pkey & PKEY_BASE),
+            ),
             Err(error) => Err(error),
         };
         match outcome {
@@ -253,6 +262,15 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         AhAttr {
             static_rate,
             ..self.ah_attr(address)
+        }
+    }
+
+    /// What an id in `Connect` waits for.
+    pub(crate) fn awaited_answer(&self, slot: &IdSlot<'_, P>) -> Awaited {
+        let limited = slot.route.limited;
+        Awaited::Answer {
+            roce: (!self.is_infiniband()).then(|| self.resolver.roce_version()),
+            limited: limited.then_some(slot.route.address.pkey & PKEY_BASE),
         }
     }
 

@@ -319,6 +319,10 @@ impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
         self.roce_version
     }
 
+    fn other_vlan(&self) -> Option<u16> {
+        self.host.other_vlan()
+    }
+
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.host.has_route(source, destination)
     }

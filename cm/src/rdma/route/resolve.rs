@@ -12,6 +12,7 @@ use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
 use crate::rdma::route::resolver::{Neighbour, Resolution, Resolver};
 use crate::rdma::route::router::Router;
+use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{EventType, IdState};
 
@@ -97,7 +98,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let outcome = match self.find_route(ids, now, index) {
             Ok(true) => Ok(()),
             Ok(false) if now < ids[index].route.deadline => return false,
-            Ok(false) => Err(RdmaError::TimedOut),
+            Ok(false) => Err(RdmaError::Unanswered(self.awaited(&ids[index]))),
             Err(error) => Err(error),
         };
         match outcome {
@@ -111,6 +112,19 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             }
         }
         true
+    }
+
+    /// What an id in `AddrQuery` or `RouteQuery` waits for.
+    pub(crate) fn awaited(&self, slot: &IdSlot<'_, P>) -> Awaited {
+        match (slot.state, slot.route.peer) {
+            (IdState::AddrQuery, Some(peer)) => Awaited::Neighbour {
+                address: peer.ip(),
+                other_vlan: self.resolver.other_vlan(),
+            },
+            _ => Awaited::Path {
+                subnet_manager: self.port().sm_lid,
+            },
+        }
     }
 
     fn find_route(

@@ -108,6 +108,11 @@ pub trait Resolver {
         RoceVersion::V2
     }
 
+    /// The VLAN of the last frame from a VLAN in which an Ethernet port has no address; 0 for frames without a tag.
+    fn other_vlan(&self) -> Option<u16> {
+        None
+    }
+
     /// Whether InfiniBand ports have IP addresses with it.
     fn has_ip(&self) -> bool {
         false
@@ -291,6 +296,10 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 
     fn roce_version(&self) -> RoceVersion {
         (**self).roce_version()
+    }
+
+    fn other_vlan(&self) -> Option<u16> {
+        (**self).other_vlan()
     }
 
     fn has_ip(&self) -> bool {

@@ -70,6 +70,10 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
         self.resolver.roce_version()
     }
 
+    fn other_vlan(&self) -> Option<u16> {
+        self.resolver.other_vlan()
+    }
+
     fn has_ip(&self) -> bool {
         self.resolver.has_ip()
     }

@@ -16,6 +16,7 @@ use crate::ip::HostError;
 #[cfg(feature = "infiniband")]
 use crate::mad::AprStatus;
 use crate::mad::{MadError, RejectReason, SidrStatus};
+use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::extended::ExtendedAttribute;
 use crate::rdma::types::{DEVICE_MAX, EventType, IdState, IdType, PortSpace};
 use crate::sa::SaError;
@@ -91,8 +92,8 @@ pub enum RdmaError {
     TimedOut,
     /// The other end refused.
     Rejected(RejectReason),
-    /// The other end did not answer.
-    Unreachable,
+    /// Nothing came of what an id waited for, in the time that there was.
+    Unanswered(Awaited),
     /// Another event than the one that was waited for.
     Event {
         /// The event.
@@ -152,6 +153,8 @@ pub enum RdmaError {
     },
     /// The port is not in this partition.
     NoSuchPartition(u16),
+    /// Subnet administration has no path in this partition, of which the port is a limited member.
+    LimitedMember(u16),
     /// A path does not begin at the port.
     NotOurLid(u16),
     /// The other end, or this one, refuses an alternate path.
@@ -268,12 +271,12 @@ impl RdmaError {
             Self::WrongService { .. } => EPROTONOSUPPORT,
             Self::Sa(SaError::NoAnswer) => ETIMEDOUT,
             Self::Sa(SaError::NoSlots { .. }) => ENOMEM,
-            Self::Sa(_) => EINVAL,
+            Self::Sa(_) | Self::LimitedMember(_) => EINVAL,
             Self::NoDevice(_) => ENODEV,
             Self::FamilyMismatch => EAFNOSUPPORT,
             Self::NetUnreachable(_) => ENETUNREACH,
             Self::HostUnreachable(_) => EHOSTUNREACH,
-            Self::TimedOut | Self::Unreachable => ETIMEDOUT,
+            Self::TimedOut | Self::Unanswered(_) => ETIMEDOUT,
             Self::Rejected(_) => ECONNREFUSED,
             // What librdmacm makes of an event's positive status.
             Self::ServiceRefused(status) => status.0 as i32,
@@ -368,6 +371,11 @@ impl fmt::Display for RdmaError {
             Self::AlternatePath(status) => write!(f, "an alternate path is refused: {status}"),
             Self::NotOurLid(lid) => write!(f, "LID {lid:#x} is not the port's"),
             Self::Sa(error) => error.fmt(f),
+            Self::LimitedMember(pkey) => write!(
+                f,
+                "subnet administration has no path there: this port is a limited member of partition {pkey:#06x}, and limited \
+                 members do not reach each other (for OpenSM, \"=full\" in the list of partitions)"
+            ),
             Self::NotJoined(group) => write!(f, "the id is not in {group}"),
             Self::NoNetworkHeader => f.write_str("the datagram has no network header"),
             Self::WrongPortSpace { call, port_space } => {
@@ -376,7 +384,7 @@ impl fmt::Display for RdmaError {
             Self::WrongType { call, id_type } => {
                 write!(f, "{call} on an id of type {id_type:?}")
             }
-            Self::Unreachable => f.write_str("the other end did not answer"),
+            Self::Unanswered(awaited) => awaited.fmt(f),
             Self::Event { event, status } => write!(f, "{event} with status {status}"),
             Self::WouldBlock => f.write_str("there is nothing"),
             Self::TooMuch { name, value, max } => {

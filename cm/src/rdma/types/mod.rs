@@ -1,5 +1,6 @@
 //! The vocabulary of librdmacm: ids, addresses, events, parameters, options, errors.
 
+pub(crate) mod awaited;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod extended;

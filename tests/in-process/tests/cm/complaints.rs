@@ -85,7 +85,13 @@ fn errors_say_which_step_failed() {
     pair.cms[0].connect(id, None).unwrap();
     let event = pair.expect(0, EventType::Unreachable);
     assert_eq!(event.status, -errno::ETIMEDOUT);
-    assert_eq!(pair.cms[0].last_error(id), Ok(Some(RdmaError::Unreachable)));
+    let awaited = Awaited::Answer {
+        roce: Some(RoceVersion::V2),
+        limited: None,
+    };
+    let error = RdmaError::Unanswered(awaited);
+    assert_eq!(pair.cms[0].last_error(id), Ok(Some(error)));
+    assert!(error.to_string().contains("RoCE v1"), "{error}");
 }
 
 /// The time until a dead peer is detected can be set per connection, on either side: 4.2 ms a try here, where the

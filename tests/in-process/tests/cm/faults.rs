@@ -133,7 +133,8 @@ fn converse(
             // Both ends have to be driven, and the clock moves by itself while one waits.
             let sent = cms[0].get_send_comp_until(ours, until)?;
             if sent.status != WcStatus::Success {
-                return Err(RdmaError::Unreachable);
+                let (roce, limited) = (None, None);
+                return Err(RdmaError::Unanswered(Awaited::Answer { roce, limited }));
             }
             let mut bytes = [0; 16];
             sink.as_ref().expect("a buffer").copy_out(0, &mut bytes)?;

@@ -8,6 +8,7 @@ mod failures;
 mod groups;
 mod ip;
 mod ip_stack;
+mod limited;
 mod management;
 mod notices;
 mod partitions;

@@ -1,6 +1,7 @@
 //! Addresses and neighbours of two ports on one cable, found out over their own Ethernet queues, in virtual time; and the
 //! connections that stand on them.
 
+mod mismatches;
 mod second_stack;
 
 use std::net::{IpAddr, SocketAddr};
@@ -91,12 +92,21 @@ impl Pair {
 
     /// The same in a version of RoCE.
     fn with_roce(version: RoceVersion, addresses: [&[(&str, u8, Option<u16>)]; 2]) -> Self {
+        Self::with_versions([version; 2], addresses)
+    }
+
+    /// The same, each port in its own.
+    fn with_versions(
+        versions: [RoceVersion; 2],
+        addresses: [&[(&str, u8, Option<u16>)]; 2],
+    ) -> Self {
         let world = Builder::new()
             .function(Card::new(1))
             .function(Card::new(2))
             .stepped();
         let devices = [0, 1].map(|node| device(&world, node));
-        let mut hosts = devices.map(|device| neighbours(device).with_roce_version(version));
+        let mut hosts =
+            [0, 1].map(|node| neighbours(devices[node]).with_roce_version(versions[node]));
         for (host, addresses) in hosts.iter_mut().zip(addresses) {
             for (address, prefix, vlan) in addresses {
                 host.add_address(ip(address), *prefix, *vlan).unwrap();

@@ -1,0 +1,74 @@
+//! What is waited for longer than usual is said once, in the log.
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+
+use crate::engine::State;
+use crate::ip::WAITING_LOG;
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::IdState;
+use crate::rdma::types::awaited::Awaited;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::CmId;
+
+/// After this time it is said.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The id that is watched: one at a time, so that a program with thousands of them does not say it thousands of times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    id: CmId,
+    state: IdState,
+    pub(crate) until: Duration,
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// What an id waits for at the moment, of the other end or of the subnet, and what was seen meanwhile; `None` if it waits
+    /// for neither. When that takes 2 s, it is written to the log as well
+    /// ([`WAITING_LOG`](crate::ip::WAITING_LOG)), as a warning.
+    ///
+    /// # Errors
+    /// If there is no such id.
+    pub fn awaited(&self, id: CmId) -> Result<Option<Awaited>, RdmaError> {
+        let slot = self.ids.slot(id)?;
+        Ok(match slot.state {
+            IdState::AddrQuery | IdState::RouteQuery => Some(self.router.awaited(slot)),
+            IdState::Connect => {
+                let connects = slot
+                    .conn
+                    .id
+                    .is_some_and(|connection| self.engine.state(connection) == Ok(State::ReqSent));
+                (connects || slot.conn.sidr.is_some() && !slot.conn.passive)
+                    .then(|| self.router.awaited_answer(slot))
+            }
+            _ => None,
+        })
+    }
+
+    /// An id begins to wait for the other end.
+    pub(crate) fn watch(&mut self, now: Duration, index: usize) {
+        self.watched.get_or_insert(Watch {
+            id: self.ids.id_of(index),
+            state: self.ids[index].state,
+            until: now.saturating_add(PATIENCE),
+        });
+    }
+
+    /// Says what the watched id waits for, if it still does and has done so for long.
+    pub(crate) fn say_what_is_awaited(&mut self, now: Duration) {
+        let Some(Watch { id, state, .. }) = self.watched.take_if(|watch| now >= watch.until) else {
+            return;
+        };
+        let Ok(slot) = self.ids.slot(id) else {
+            return;
+        };
+        if slot.state != state {
+            return;
+        }
+        if let (Ok(Some(awaited)), Some(peer)) = (self.awaited(id), slot.route.peer) {
+            log::warn!(target: WAITING_LOG, "still waiting for {peer}: {awaited}");
+        }
+    }
+}

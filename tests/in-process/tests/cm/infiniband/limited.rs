@@ -1,0 +1,74 @@
+//! Limited members of a partition do not reach each other (IBTA volume 1, 10.9.3), and are told so.
+
+use bareverbs_cm::rdma::*;
+use bareverbs_core::AsyncEvent;
+use bareverbs_in_process::subnet::Fault;
+
+use super::support::*;
+
+const LIMITED: u16 = 0x7fff;
+const FULL: u16 = 0xffff;
+
+/// Two ports with these entries for the default partition, and an id of the first that has its address resolved.
+fn nodes(own: u16, theirs: u16) -> (Nodes, CmId) {
+    let mut nodes = Nodes::new(2);
+    for (node, pkey) in [own, theirs].into_iter().enumerate() {
+        assert!(nodes.world.set_pkey(node, 0, pkey));
+        nodes.cms[node].handle_async_event(&AsyncEvent::PkeyChange { port: 1 });
+    }
+    nodes.listener(1, PortSpace::Tcp);
+    let id = nodes.id(0, PortSpace::Tcp);
+    let there = address(1, PORT);
+    nodes.cms[0].resolve_addr(id, None, there, SECOND).unwrap();
+    nodes.expect(0, EventType::AddrResolved);
+    nodes.cms[0].resolve_route(id, 3 * SECOND).unwrap();
+    (nodes, id)
+}
+
+#[test]
+fn a_limited_member_is_told_so_while_it_waits() {
+    let (mut nodes, id) = nodes(LIMITED, LIMITED);
+    nodes.expect(0, EventType::RouteResolved);
+    nodes.cms[0].create_qp(id, None, &mut qp()).unwrap();
+    nodes.cms[0].connect(id, None).unwrap();
+    assert!(nodes.event_within(1, SECOND).is_none());
+    let awaited = nodes.cms[0].awaited(id).unwrap().expect("no answer yet");
+    let (roce, limited) = (None, Some(LIMITED));
+    assert_eq!(awaited, Awaited::Answer { roce, limited });
+}
+
+#[test]
+fn a_limited_member_reaches_a_full_one() {
+    for (own, theirs) in [(LIMITED, FULL), (FULL, LIMITED)] {
+        let (mut nodes, id) = nodes(own, theirs);
+        nodes.expect(0, EventType::RouteResolved);
+        nodes.cms[0].create_qp(id, None, &mut qp()).unwrap();
+        nodes.connect(id);
+        assert_eq!(nodes.cms[0].awaited(id), Ok(None));
+    }
+}
+
+/// As OpenSM does, which has no path where both are limited.
+#[test]
+fn a_limited_member_without_a_path_is_told_so() {
+    for (own, error) in [
+        (LIMITED, "limited member of partition 0x7fff"),
+        (FULL, "no records"),
+    ] {
+        let mut nodes = Nodes::new(2);
+        assert!(nodes.world.set_pkey(0, 0, own));
+        nodes.cms[0].handle_async_event(&AsyncEvent::PkeyChange { port: 1 });
+        let id = nodes.id(0, PortSpace::Tcp);
+        let there = address(1, PORT);
+        nodes.cms[0].resolve_addr(id, None, there, SECOND).unwrap();
+        nodes.expect(0, EventType::AddrResolved);
+        nodes
+            .subnet
+            .with(|state| state.faults.push_back(Fault::Status(0x0300)));
+        nodes.cms[0].resolve_route(id, 3 * SECOND).unwrap();
+        let event = nodes.event_within(0, 10 * SECOND).expect("an event");
+        assert_eq!(event.event, EventType::RouteError);
+        let text = nodes.cms[0].last_error(id).unwrap().unwrap().to_string();
+        assert!(text.contains(error), "{text}");
+    }
+}
