@@ -49,11 +49,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// An id begins to wait for the other end.
     pub(crate) fn watch(&mut self, now: Duration, index: usize) {
-        self.watched.get_or_insert(Watch {
-            id: self.ids.id_of(index),
-            state: self.ids[index].state,
-            until: now.saturating_add(PATIENCE),
-        });
+        let id = self.ids.id_of(index);
+        let waits = |watch: &Watch| {
+            let slot = self.ids.slot(watch.id);
+            watch.id != id && slot.is_ok_and(|slot| slot.state == watch.state)
+        };
+        if !self.watched.as_ref().is_some_and(waits) {
+            self.watched = Some(Watch {
+                id,
+                state: self.ids[index].state,
+                until: now.saturating_add(PATIENCE),
+            });
+        }
     }
 
     /// Says what the watched id waits for, if it still does and has done so for long.

@@ -99,6 +99,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             Ok(true) => Ok(()),
             Ok(false) if now < ids[index].route.deadline => return false,
             Ok(false) => Err(RdmaError::Unanswered(self.awaited(&ids[index]))),
+            Err(RdmaError::HostUnreachable(_)) if self.resolver.other_vlan().is_some() => {
+                Err(RdmaError::Unanswered(self.awaited(&ids[index])))
+            }
             Err(error) => Err(error),
         };
         match outcome {

@@ -275,7 +275,11 @@ impl RdmaError {
             Self::NoDevice(_) => ENODEV,
             Self::FamilyMismatch => EAFNOSUPPORT,
             Self::NetUnreachable(_) => ENETUNREACH,
-            Self::HostUnreachable(_) => EHOSTUNREACH,
+            Self::HostUnreachable(_)
+            | Self::Unanswered(Awaited::Neighbour {
+                other_vlan: Some(_),
+                ..
+            }) => EHOSTUNREACH,
             Self::TimedOut | Self::Unanswered(_) => ETIMEDOUT,
             Self::Rejected(_) => ECONNREFUSED,
             // What librdmacm makes of an event's positive status.

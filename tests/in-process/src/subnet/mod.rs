@@ -263,6 +263,8 @@ fn back(packet: &Packet<'_>, answer: &Datagram) -> Vec<u8> {
         headers,
         bth: Bth {
             destination_qpn: packet.repr.extended.deth.source_qpn,
+            // A full member of every partition: limited ones hear it.
+            pkey: packet.repr.bth.pkey | 0x8000,
             ..packet.repr.bth
         },
         extended: Extended {
