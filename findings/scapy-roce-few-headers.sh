@@ -2,8 +2,9 @@
 # Package: scapy 2.8.0 (PyPI), scapy.contrib.roce.
 # Guess:   Scapy's RoCE layer has the extended headers of the base transport (RETH, AtomicETH, DETH, ImmDt), names SEND with Invalidate, takes GIDs as
 #          IPv6 text, and sets the pad count of a payload that is no multiple of four.
-# Seen:    Only BTH, AETH, GRH and the CNP's padding exist: a RETH is raw payload. Opcodes 0x16 and 0x17 (and the reserved 0x15) have no name. GRH's GIDs are integers; text
-#          raises a TypeError. One byte of payload is sent with pad count 0 and without pad, an invalid packet. The invariant CRC is right.
+# Seen:    Only BTH, AETH, GRH and the CNP's padding exist: a RETH is raw payload. Opcodes 0x16 and 0x17 (and the reserved 0x15) have no name.
+#          GRH's GIDs are integers; text raises a TypeError. One byte of payload is sent with pad count 0 and without pad, an invalid packet.
+#          The invariant CRC is right.
 # Matters: Packet tests built on it must write RETH, DETH and pad bytes by hand; ours make their packets from fields of their own.
 source "$(dirname "$0")/lib.sh"
 wheels scapy==2.8.0

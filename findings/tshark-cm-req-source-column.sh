@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Package: tshark 4.4.19 (Debian 13).
 # Guess:   The source column of a RoCEv2 packet is the IPv4 source address, whatever it carries.
-# Seen:    A CM REQ rewrites it to "LID: 65535", the primary local LID that Linux puts in every REQ over RoCE; the destination column stays.
+# Seen:    A CM REQ rewrites it to "LID: 65535", the primary local LID that Linux puts in a REQ over RoCEv2; the destination column stays.
 #          The REP of the same connection keeps its addresses, and ip.src is untouched.
 # Matters: Scripts that pick packets by the source column lose exactly the REQs; they should ask for ip.src.
 source "$(dirname "$0")/lib.sh"
