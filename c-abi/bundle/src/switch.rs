@@ -11,8 +11,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use connectx_model::link::datagram::Address;
+use connectx_model::link::stale::lock_folder;
 use connectx_model::link::stream::{Connection, Wish};
-use connectx_model::link::vswitch::{VirtualSwitch, lock_folder};
+use connectx_model::link::vswitch::VirtualSwitch;
 
 /// What the switch says when it is there.
 const READY: &str = "ready";

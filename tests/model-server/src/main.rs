@@ -208,6 +208,7 @@ fn configs(serve: &Serve, subnet: Option<&Topology>) -> Result<Vec<Config>, Stri
 }
 
 fn listen(socket: &Path, bar_size: u64, vectors: u16) -> Result<(Server, Claim), String> {
+    let _lock = stale::lock_folder(socket).map_err(|error| error.to_string())?;
     stale::remove(socket).map_err(|error| error.to_string())?;
     let server = Server::new(
         socket,

@@ -164,11 +164,12 @@ impl Wire {
     /// Binds the local end. `function` is for messages.
     ///
     /// # Errors
-    /// The local end cannot be bound, or the ends are not of one kind.
+    /// The local end cannot be bound, another process has it ([`ErrorKind::AddrInUse`]), or the ends are not of one kind.
     pub fn open(function: usize, address: &Address) -> io::Result<Self> {
         let (socket, claim) = match address {
             Address::Unix { local, remote } => {
                 let ours = |error| at("local", &local.display(), &error);
+                let _lock = stale::lock_folder(local).map_err(ours)?;
                 stale::remove(local).map_err(ours)?;
                 let socket = UnixDatagram::bind(local).map_err(ours)?;
                 socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
@@ -458,6 +459,43 @@ mod tests {
             panic!("it was opened");
         };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_living_end_is_not_taken_and_a_dead_one_is_replaced() {
+        let name = format!("connectx-wire-{}-twice", std::process::id());
+        let local = std::env::temp_dir().join(name);
+        let address = Address::Unix {
+            local: local.clone(),
+            remote: "/nonexistent/peer".into(),
+        };
+        let first = Wire::open(0, &address).unwrap();
+        let error = Wire::open(0, &address).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let path = local.display().to_string();
+        assert!(error.to_string().contains(&path), "{error}");
+        // The first one still has it.
+        let peer = UnixDatagram::unbound().unwrap();
+        peer.send_to(&[7; 60], &local).unwrap();
+        let (woken, wakes) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.read(|| woken.send(()).unwrap()));
+            wakes.recv().unwrap();
+            first.close();
+        });
+        // As a process leaves it that was killed.
+        drop(first);
+        assert!(local.exists());
+        // Of those that come at once one gets it.
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let open = || Wire::open(0, &address);
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let ours: Vec<_> = opened.iter().flatten().collect();
+        assert_eq!(ours.len(), 1);
+        ours[0].claim().unwrap().release();
+        assert!(!local.exists());
     }
 
     #[test]

@@ -12,7 +12,6 @@
 //! one uplink does not leave at another: any number of switches, each pair of which has an uplink, are one network without a loop.
 //! UDP holds no sender up: what the other machine does not take in time is lost, and its sender has to repeat it.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +23,7 @@ use std::time::Duration;
 use super::datagram::{LONGEST, PATIENCE};
 use super::port::Port;
 use super::queue::FrameQueue;
-use super::stale::{self, Claim};
+use super::stale::{self, Claim, lock_folder};
 use super::stream::{self, Answer, BATCH, Reader, Wish};
 use super::switch::{Addresses, Route};
 
@@ -38,21 +37,6 @@ const RETRY: Duration = Duration::from_millis(100);
 const QUEUED: usize = 4096;
 /// How often the thread that reads an uplink looks whether the switch has ended.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Waits until no other process starts or ends a switch in the folder of `path`, and keeps them from it as long as the file is
-/// open. The lock is the folder's, so that no file is left.
-///
-/// # Errors
-/// There is no such folder.
-pub fn lock_folder(path: &Path) -> io::Result<File> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let file = File::open(folder)?;
-    file.lock()?;
-    Ok(file)
-}
 
 /// A switch at a path.
 #[derive(Debug)]
@@ -69,13 +53,7 @@ impl VirtualSwitch {
     /// # Errors
     /// The socket cannot be bound, or another switch has it.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        match UnixStream::connect(path) {
-            Ok(_) => {
-                let what = "another process listens there";
-                return Err(io::Error::new(ErrorKind::AddrInUse, what));
-            }
-            Err(_) => stale::remove(path)?,
-        }
+        stale::remove(path)?;
         let listener = UnixListener::bind(path)?;
         Ok(Self {
             path: path.into(),

@@ -177,7 +177,7 @@ fn who_takes_nothing_does_not_stop_the_others() {
 #[test]
 fn a_socket_without_a_switch_is_replaced_and_one_with_a_switch_is_not() {
     let (path, serving) = switch("again");
-    // First of all: the switch ends with its last connection, and what `bind` tries is one.
+    // The switch ends with its last connection.
     let hold = open(&path, Wish::Hold).unwrap();
     assert_eq!(
         VirtualSwitch::bind(&path).unwrap_err().kind(),
