@@ -23,6 +23,7 @@ mod ending;
 mod fabric;
 mod memory;
 mod options;
+mod shortened;
 mod world;
 
 use backend::Backend;

@@ -3,11 +3,15 @@
 //! A client passes a file descriptor with every map, mostly another one for the same file: with a virtual IOMMU there are
 //! tens of thousands of one-page maps into one memfd. A file is therefore known by its inode, and mapped once as a whole.
 //! Where the pages of late lie is remembered, as an IOMMU's TLB does, since nearly all accesses go to a few rings.
+//!
+//! A client may make a file [shorter](crate::shortened) than what it has mapped of it. From the first access behind the end on
+//! nothing of this file is mapped any more for the function.
 
 // UNSAFETY: the mappings are memory that the guest changes at will, so they are only ever copied from and to, through raw
 // pointers.
 #![expect(unsafe_code)]
 
+use crate::shortened::{self, Region};
 use connectx_model::IommuFault;
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +58,8 @@ struct Place {
     start: u64,
     len: u64,
     ptr: *mut u8,
+    /// The whole mapping.
+    region: Region,
     read: bool,
     write: bool,
 }
@@ -66,16 +72,17 @@ impl Place {
         start: 0,
         len: 0,
         ptr: std::ptr::null_mut(),
+        region: Region::NONE,
         read: false,
         write: false,
     };
 
     /// The pointer for an access that lies in here as a whole, and is allowed.
-    fn get(&self, iova: u64, len: usize, write: bool) -> Option<*mut u8> {
+    fn get(&self, iova: u64, len: usize, write: bool) -> Option<(*mut u8, Region)> {
         let skip = iova.checked_sub(self.start)?;
         let fits = skip < self.len && len as u64 <= self.len - skip;
         let allowed = if write { self.write } else { self.read };
-        (fits && allowed).then(|| self.ptr.wrapping_add(skip as usize))
+        (fits && allowed).then(|| (self.ptr.wrapping_add(skip as usize), self.region))
     }
 }
 
@@ -146,6 +153,7 @@ impl Memory {
                 "the descriptor's file is shorter than the range",
             ));
         }
+        shortened::prepare()?;
         let len = usize::try_from(about.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let map = Arc::new(MmapOptions::new().len(len).map_raw(file)?);
         if self.files.len() >= MANY_FILES {
@@ -198,10 +206,10 @@ impl Memory {
     }
 
     /// The pointer for an access that lies in one range, from the TLB or put into it.
-    fn whole(&mut self, iova: u64, len: usize, write: bool) -> Option<*mut u8> {
+    fn whole(&mut self, iova: u64, len: usize, write: bool) -> Option<(*mut u8, Region)> {
         let slot = (iova / PAGE) as usize % REMEMBERED;
-        if let Some(ptr) = self.tlb[slot].get(iova, len, write) {
-            return Some(ptr);
+        if let Some(found) = self.tlb[slot].get(iova, len, write) {
+            return Some(found);
         }
         let (&start, range) = self.ranges.range(..=iova).next_back()?;
         let (map, offset) = range.backing.as_ref()?;
@@ -212,6 +220,7 @@ impl Memory {
             ptr: map
                 .as_mut_ptr()
                 .wrapping_add(usize::try_from(*offset).ok()?),
+            region: Region::of(map),
             read: range.read,
             write: range.write,
         };
@@ -219,13 +228,13 @@ impl Memory {
         place.get(iova, len, write)
     }
 
-    /// The pieces of an access, in order: pointer and length. Fails as a whole.
+    /// The pieces of an access, in order: pointer, mapping and length. Fails as a whole.
     fn pieces(
         &self,
         iova: u64,
         len: usize,
         write: bool,
-    ) -> Result<Vec<(*mut u8, usize)>, IommuFault> {
+    ) -> Result<Vec<(*mut u8, Region, usize)>, IommuFault> {
         let fault = IommuFault { iova, len, write };
         let mut pieces = Vec::with_capacity(1);
         let (mut at, mut left) = (iova, len);
@@ -239,7 +248,7 @@ impl Memory {
             let here = usize::try_from(range.len - skip).map_or(left, |space| space.min(left));
             let from = usize::try_from(offset + skip).map_err(|_| fault)?;
             // `map` checked that the range lies in the file, and the file's mapping was made as long as the file.
-            pieces.push((map.as_mut_ptr().wrapping_add(from), here));
+            pieces.push((map.as_mut_ptr().wrapping_add(from), Region::of(map), here));
             left -= here;
             if left != 0 {
                 at = at.checked_add(here as u64).ok_or(fault)?;
@@ -250,18 +259,25 @@ impl Memory {
 
     /// Copies out of the guest's memory.
     pub(crate) fn read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
-        if let Some(from) = self.whole(iova, data.len(), false) {
+        let fault = IommuFault {
+            iova,
+            len: data.len(),
+            write: false,
+        };
+        if let Some((from, region)) = self.whole(iova, data.len(), false) {
             // SAFETY: `from` is good for the access's length in a live shared mapping: a range that is mapped now holds it
             // (the TLB is emptied whenever one goes), and no Rust reference to it exists anywhere. The guest may write
             // meanwhile: the bytes may then be torn, as they are for a DMA engine, and every use of them copes with any
             // value.
-            unsafe { copy_in(from, data) };
+            let there = shortened::access(region, || unsafe { copy_in(from, data) });
+            self.expect(there, region, fault)?;
         } else {
             let mut rest = data;
-            for (from, len) in self.pieces(iova, rest.len(), false)? {
+            for (from, region, len) in self.pieces(iova, rest.len(), false)? {
                 let (now, later) = rest.split_at_mut(len);
                 // SAFETY: as above, for each piece (see `pieces`).
-                unsafe { copy_in(from, now) };
+                let there = shortened::access(region, || unsafe { copy_in(from, now) });
+                self.expect(there, region, fault)?;
                 rest = later;
             }
         }
@@ -272,21 +288,41 @@ impl Memory {
 
     /// Copies into the guest's memory; the last byte becomes visible last.
     pub(crate) fn write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
-        if let Some(to) = self.whole(iova, data.len(), true) {
+        let fault = IommuFault {
+            iova,
+            len: data.len(),
+            write: true,
+        };
+        if let Some((to, region)) = self.whole(iova, data.len(), true) {
             fence(Ordering::Release);
             // SAFETY: as for `read`; that the mapping is writable was checked when it was made, as it was made writable.
-            unsafe { copy_out(to, data) };
-            return Ok(());
+            let there = shortened::access(region, || unsafe { copy_out(to, data) });
+            return self.expect(there, region, fault);
         }
         let mut rest = data;
-        for (to, len) in self.pieces(iova, data.len(), true)? {
+        for (to, region, len) in self.pieces(iova, data.len(), true)? {
             let (now, later) = rest.split_at(len);
             fence(Ordering::Release);
             // SAFETY: as above, for each piece.
-            unsafe { copy_out(to, now) };
+            let there = shortened::access(region, || unsafe { copy_out(to, now) });
+            self.expect(there, region, fault)?;
             rest = later;
         }
         Ok(())
+    }
+
+    /// Takes all ranges of a mapping away if the file was not there as a whole.
+    fn expect(&mut self, there: bool, region: Region, fault: IommuFault) -> Result<(), IommuFault> {
+        if there {
+            return Ok(());
+        }
+        log::error!("{fault}: the client's file is shorter than what it has mapped of it");
+        let other = |map: &Arc<MmapRaw>| Region::of(map) != region;
+        self.ranges
+            .retain(|_, range| range.backing.as_ref().is_none_or(|(map, _)| other(map)));
+        self.files.retain(|_, map| other(map));
+        self.tlb.fill(Place::NOWHERE);
+        Err(fault)
     }
 }
 
@@ -441,6 +477,54 @@ mod tests {
                 .is_err()
         );
         assert!(memory.map(u64::MAX, 2, None, true, true).is_err());
+    }
+
+    #[test]
+    fn a_file_that_gets_shorter_ends_its_own_mappings_only() {
+        let [short, other] = ["short", "other"].map(|name| file(name, 4));
+        let mut memory = Memory::default();
+        let map = |memory: &mut Memory, at: u64, file: &File| {
+            for page in 0..4 {
+                memory
+                    .map(
+                        at + page * PAGE,
+                        PAGE,
+                        Some((file, page * PAGE)),
+                        true,
+                        true,
+                    )
+                    .unwrap();
+            }
+        };
+        for (round, write) in (0..).zip([false, true, false, true]) {
+            short.set_len(4 * PAGE).unwrap();
+            map(&mut memory, 0x1_0000, &short);
+            map(&mut memory, 0x2_0000, &other);
+            memory.write(0x1_2000, &[round; 8]).unwrap();
+            short.set_len(PAGE).unwrap();
+            assert!(page(&mut memory, 0x1_0000).is_ok());
+            // One that lies in a single page, and one over two of them, of which the first is there.
+            let (iova, len) = if round < 2 {
+                (0x1_2000, 8)
+            } else {
+                (0x1_0ff0, 64)
+            };
+            let mut data = vec![7; len];
+            let result = if write {
+                memory.write(iova, &data)
+            } else {
+                memory.read(iova, &mut data)
+            };
+            assert_eq!(result, Err(IommuFault { iova, len, write }));
+            assert!(page(&mut memory, 0x1_0000).is_err());
+            assert_eq!(page(&mut memory, 0x2_3000), Ok(4));
+            assert_eq!(memory.reach(), 4 * PAGE);
+        }
+        // What is left of it can be mapped again.
+        memory
+            .map(0x1_0000, PAGE, Some((&short, 0)), true, true)
+            .unwrap();
+        assert!(page(&mut memory, 0x1_0000).is_ok());
     }
 
     #[test]

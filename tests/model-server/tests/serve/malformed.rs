@@ -1,8 +1,9 @@
 //! Clients that break the protocol: they may lose their connection, but the server and later clients work as before.
 
-use crate::card::{Arena, BAR0, BY_EVENT, CONFIG, MSIX};
+use crate::card::{Arena, BAR0, BY_EVENT, CONFIG, Card, IOVA, MSIX};
 use crate::raw::{self, NO_REPLY, Raw, message, words};
 use crate::support::{Server, in_time};
+use bareverbs_core::platform::Platform;
 use connectx_model::link::rng::Rng;
 use std::fs::File;
 use std::io::Read;
@@ -14,6 +15,33 @@ use vmm_sys_util::eventfd::EventFd;
 fn version(about: &[u8]) -> Vec<u8> {
     let body = [&[0, 0, 1, 0], about].concat();
     message(raw::VERSION, 0, 16 + body.len() as u32, &body)
+}
+
+#[test]
+fn a_file_that_gets_shorter_harms_its_client_only() {
+    let server = Server::start(2, &[]);
+    let cards = [0, 1].map(|index| Card::open(&server.socket(index)));
+    let arenas = [Arena::new(), Arena::new()];
+    // The command queue's address, and a doorbell, at which the device reads its first slot.
+    let ring = |card: &Card| {
+        for (offset, value) in [(0x10, (IOVA >> 32) as u32), (0x14, IOVA as u32), (0x18, 1)] {
+            card.write_be32(offset, value);
+        }
+    };
+    for (card, arena) in cards.iter().zip(&arenas) {
+        let len = arena.file.metadata().unwrap().len();
+        let fd = arena.file.as_raw_fd();
+        card.client().dma_map(0, IOVA, len, fd).unwrap();
+    }
+    arenas[0].file.set_len(0).unwrap();
+    ring(&cards[0]);
+    server.expect_log(&["shorter than what it has mapped"]);
+    // Its client is served on, and so is the other one.
+    assert_eq!(cards[0].identity(), (0x15b3, 0x1017));
+    ring(&cards[1]);
+    assert_eq!(cards[1].identity(), (0x15b3, 0x1017));
+    drop(cards);
+    server.assert_serves();
 }
 
 #[test]
