@@ -2,16 +2,40 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Write};
-use std::net::UdpSocket;
+use std::net::{Shutdown, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::datagram::{IMPATIENCE, PATIENCE};
-use super::stream;
+use socket2::SockRef;
+
+use super::datagram::PATIENCE;
+use super::stream::BATCH;
 
 /// Losses of a port are logged when they begin, and then once per so many.
 const LOG_EVERY: u64 = 1000;
+/// Flags of `send`, the same for all of Linux's architectures: that it does not wait, and that no signal comes of it.
+const MSG_DONTWAIT: i32 = 0x40;
+const MSG_NOSIGNAL: i32 = 0x4000;
+
+/// What a process may be late with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes that wait for it here, behind those that its socket holds.
+    pub(super) held: usize,
+    /// Who sends to it alone waits for so long since it took something.
+    pub(super) patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            held: 4 << 20,
+            patience: PATIENCE,
+        }
+    }
+}
 
 /// The way to a process, or to another switch.
 #[derive(Debug)]
@@ -24,16 +48,30 @@ pub(super) struct Port {
 
 #[derive(Debug)]
 enum Way {
-    Process(Mutex<Out>),
+    Process(Process),
     /// Connected to the other switch's socket.
     Uplink(UdpSocket),
 }
 
 #[derive(Debug)]
-struct Out {
+struct Process {
     stream: UnixStream,
-    /// The rest of a frame of which a part was sent.
-    rest: Vec<u8>,
+    limits: Limits,
+    out: Mutex<Out>,
+    /// There is something to write, or the process is gone.
+    filled: Condvar,
+    /// There is room again, or the process is gone.
+    drained: Condvar,
+}
+
+#[derive(Debug)]
+struct Out {
+    /// What its socket did not hold: frames, of the first one perhaps only the rest.
+    waiting: Vec<u8>,
+    /// The thread that writes has something.
+    writing: bool,
+    /// When the process took something, or something began to wait.
+    since: Instant,
     /// It took nothing for so long that senders wait for it no more.
     stalled: bool,
     gone: bool,
@@ -49,13 +87,20 @@ impl Eq for Port {}
 
 impl Port {
     /// The way to a process, by its connection.
-    pub(super) fn process(number: usize, stream: UnixStream) -> Self {
-        let way = Way::Process(Mutex::new(Out {
+    pub(super) fn process(number: usize, stream: UnixStream, limits: Limits) -> Self {
+        let way = Way::Process(Process {
             stream,
-            rest: Vec::new(),
-            stalled: false,
-            gone: false,
-        }));
+            limits,
+            out: Mutex::new(Out {
+                waiting: Vec::new(),
+                writing: false,
+                since: Instant::now(),
+                stalled: false,
+                gone: false,
+            }),
+            filled: Condvar::new(),
+            drained: Condvar::new(),
+        });
         Self::new(number, way)
     }
 
@@ -77,15 +122,32 @@ impl Port {
         matches!(self.way, Way::Uplink(_))
     }
 
-    /// Sends whole frames, waits if need be, and drops what is not taken.
-    pub(super) fn send(&self, batch: &[u8]) {
+    /// Sends whole frames, and drops those for which there is no room. A sender that `waits` does so before, as long as the
+    /// process is not stopped.
+    pub(super) fn send(&self, batch: &[u8], waits: bool) {
         match &self.way {
-            Way::Process(out) => self.write(out, batch),
+            Way::Process(process) => self.queue(process, batch, waits),
             Way::Uplink(socket) => {
                 for frame in frames(batch) {
                     self.send_datagram(socket, frame);
                 }
             }
+        }
+    }
+
+    /// Writes what waits for the process, until it is [gone](Self::close).
+    pub(super) fn write(&self) {
+        if let Way::Process(process) = &self.way {
+            process.write();
+        }
+    }
+
+    /// Nothing goes there any more.
+    pub(super) fn close(&self) {
+        if let Way::Process(process) = &self.way {
+            process.leave(&mut process.lock());
+            // It is written to at the moment, perhaps. It may have closed the connection itself.
+            let _ = process.stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -100,27 +162,43 @@ impl Port {
         }
     }
 
-    fn write(&self, out: &Mutex<Out>, batch: &[u8]) {
-        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = std::mem::take(&mut out.rest);
-        let sent = out.write(&rest);
-        if sent < rest.len() {
-            out.rest = rest[sent..].to_vec();
-            return self.lose_all(batch);
-        }
-        let sent = out.write(batch);
-        if sent == batch.len() {
+    fn queue(&self, process: &Process, mut batch: &[u8], waits: bool) {
+        let mut out = process.lock();
+        if out.waiting.is_empty() && !out.writing {
+            batch = &batch[process.try_write(&mut out, batch)..];
+            if batch.is_empty() || out.gone {
+                return;
+            }
+            // The rest, of a frame that was begun, too.
+            (out.since, out.stalled) = (Instant::now(), false);
+            out.waiting.extend_from_slice(batch);
+            process.filled.notify_one();
             return;
         }
-        let (begun, end) = unfinished(batch, sent);
-        if begun {
-            out.rest = batch[sent..end].to_vec();
+        while !out.gone {
+            let room = process.limits.held.saturating_sub(out.waiting.len());
+            let (now, later) = batch.split_at(that_fit(batch, room));
+            out.waiting.extend_from_slice(now);
+            batch = later;
+            if batch.is_empty() {
+                return;
+            }
+            let left = process.limits.patience.saturating_sub(out.since.elapsed());
+            out.stalled |= left.is_zero();
+            if !waits || out.stalled {
+                drop(out);
+                return self.lose_all(batch);
+            }
+            out = process
+                .drained
+                .wait_timeout(out, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
-        self.lose_all(&batch[end..]);
     }
 
     fn lose_all(&self, batch: &[u8]) {
-        self.lose(frames(batch).count() as u64, &"nothing is taken");
+        self.lose(frames(batch).count() as u64, &"too much waits there");
     }
 
     /// Counts frames that are lost.
@@ -149,68 +227,88 @@ fn frames(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where in a batch the frame ends of which byte `sent` is, and whether a part of it was sent.
-fn unfinished(batch: &[u8], sent: usize) -> (bool, usize) {
-    let mut start = 0;
-    while start < sent {
-        let len = batch[start..]
-            .first_chunk::<2>()
-            .map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
-        start += 2 + len;
-    }
-    (start > sent, start.min(batch.len()))
+/// How many bytes of a batch are frames that fit into so much room.
+fn that_fit(batch: &[u8], room: usize) -> usize {
+    let ends = frames(batch).scan(0, |end, frame| {
+        *end += 2 + frame.len();
+        Some(*end)
+    });
+    ends.take_while(|end| *end <= room).last().unwrap_or(0)
 }
 
-impl Out {
-    /// How much was written.
-    fn write(&mut self, bytes: &[u8]) -> usize {
-        let mut sent = 0;
-        while sent < bytes.len() && !self.gone {
-            match self.stream.write(&bytes[sent..]) {
-                Ok(0) => self.gone = true,
-                Ok(len) => {
-                    sent += len;
-                    self.set_stalled(false);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if stream::is_timeout(&error) => {
-                    self.set_stalled(true);
-                    break;
-                }
-                Err(_) => self.gone = true,
-            }
-        }
-        // To who is gone everything was sent.
-        if self.gone { bytes.len() } else { sent }
+impl Process {
+    fn lock(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_stalled(&mut self, stalled: bool) {
-        if self.stalled == stalled {
-            return;
+    /// Writes what the socket holds, without waiting: how much.
+    fn try_write(&self, out: &mut Out, batch: &[u8]) -> usize {
+        let socket = SockRef::from(&self.stream);
+        let mut sent = 0;
+        while sent < batch.len() {
+            match socket.send_with_flags(&batch[sent..], MSG_DONTWAIT | MSG_NOSIGNAL) {
+                Ok(len) => sent += len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.leave(out);
+                    break;
+                }
+            }
         }
-        self.stalled = stalled;
-        let patience = if stalled { IMPATIENCE } else { PATIENCE };
-        self.gone |= self.stream.set_write_timeout(Some(patience)).is_err();
+        sent
+    }
+
+    fn write(&self) {
+        let mut bytes = Vec::new();
+        let mut out = self.lock();
+        loop {
+            out.writing = false;
+            while out.waiting.is_empty() && !out.gone {
+                out = self
+                    .filled
+                    .wait(out)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            if out.gone {
+                return;
+            }
+            bytes.clear();
+            std::mem::swap(&mut bytes, &mut out.waiting);
+            out.writing = true;
+            self.drained.notify_all();
+            for part in bytes.chunks(BATCH) {
+                drop(out);
+                let written = (&self.stream).write_all(part);
+                out = self.lock();
+                (out.since, out.stalled) = (Instant::now(), false);
+                if written.is_err() {
+                    return self.leave(&mut out);
+                }
+            }
+        }
+    }
+
+    fn leave(&self, out: &mut Out) {
+        out.gone = true;
+        out.waiting = Vec::new();
+        self.filled.notify_all();
+        self.drained.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream;
     use super::*;
 
     #[test]
-    fn the_rest_of_a_frame_is_found() {
+    fn only_whole_frames_fit() {
         let mut batch = Vec::new();
         stream::append(&mut batch, &[1; 10]);
         stream::append(&mut batch, &[2; 20]);
-        for (sent, expected) in [
-            (0, (false, 0)),
-            (1, (true, 12)),
-            (11, (true, 12)),
-            (12, (false, 12)),
-            (13, (true, 34)),
-        ] {
-            assert_eq!(unfinished(&batch, sent), expected, "{sent}");
+        for (room, expected) in [(0, 0), (11, 0), (12, 12), (33, 12), (34, 34), (99, 34)] {
+            assert_eq!(that_fit(&batch, room), expected, "{room}");
         }
     }
 }

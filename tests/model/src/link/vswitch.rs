@@ -1,8 +1,10 @@
 //! A switch between processes on one machine: they connect to a Unix socket, and no root is needed.
 //!
-//! A thread for each connection takes frames from it and writes them to where they go. Where a process does not take its frames,
-//! those who send to it wait ([pause](super::datagram#pause)), for a second; then its frames are lost until it takes some, so that
-//! a process that was stopped does not stop the others. A process that ends, in whatever way, closes its connection with that.
+//! A thread for each connection takes frames from it and writes them to where they go. What the socket of a process does not hold
+//! waits for it in a queue, which another thread writes. Where that is full as well, those who send to this process alone wait
+//! ([pause](super::datagram#pause)), until it has taken nothing for a second; from then on its frames are lost until it takes
+//! some. Frames for all, and those from uplinks, do not wait: the process that does not keep up loses them, and the others get
+//! them at once. A process that ends, in whatever way, closes its connection with that.
 //!
 //! The switch hands out the unit numbers of models, which their addresses end in: [`Wish`].
 //!
@@ -21,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::datagram::{LONGEST, PATIENCE};
-use super::port::Port;
+use super::port::{Limits, Port};
 use super::queue::FrameQueue;
 use super::stale::{self, Claim, lock_folder};
 use super::stream::{self, Answer, BATCH, Reader, Wish};
@@ -45,6 +47,7 @@ pub struct VirtualSwitch {
     listener: UnixListener,
     claim: Claim,
     uplinks: Vec<UdpSocket>,
+    limits: Limits,
 }
 
 impl VirtualSwitch {
@@ -60,6 +63,7 @@ impl VirtualSwitch {
             listener,
             claim: Claim::new(path)?,
             uplinks: Vec::new(),
+            limits: Limits::default(),
         })
     }
 
@@ -84,8 +88,12 @@ impl VirtualSwitch {
             listener,
             claim,
             uplinks,
+            limits,
         } = self;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            limits,
+            ..Shared::default()
+        });
         let mut threads = Vec::new();
         // Connections count upwards.
         for (number, socket) in (0..usize::MAX).rev().zip(uplinks) {
@@ -157,6 +165,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
 
 #[derive(Debug, Default)]
 struct Shared {
+    limits: Limits,
     ports: Mutex<Ports>,
     /// The last connection was closed.
     unused: Condvar,
@@ -262,7 +271,7 @@ impl Shared {
         };
         stream.set_read_timeout(None)?;
         self.unused.notify_all();
-        let port = Arc::new(Port::process(number, stream.try_clone()?));
+        let port = Arc::new(Port::process(number, stream.try_clone()?, self.limits));
         let mut ports = self.lock();
         let Some(first) = ports.units.take(wish, number) else {
             drop(ports);
@@ -270,7 +279,15 @@ impl Shared {
         };
         drop(ports);
         stream.write_all(&Answer::Granted(first).bytes())?;
-        match self.forward(&port, &stream) {
+        stream.set_write_timeout(None)?;
+        let result = thread::scope(|scope| {
+            let result = thread::Builder::new()
+                .spawn_scoped(scope, || port.write())
+                .and_then(|_| self.forward(&port, &stream));
+            port.close();
+            result
+        });
+        match result {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
             result => result,
         }
@@ -284,19 +301,19 @@ impl Shared {
             return Err(io::Error::new(ErrorKind::InvalidData, "no beginning"));
         }
         self.lock().ports.push(port.clone());
-        port.send(&[0, 0]);
+        port.send(&[0, 0], true);
         let mut batch = Vec::new();
         let mut way = Way::Nowhere;
         loop {
             let frame = frames.next()?;
             let next = self.way(number, false, frame);
             if next != way {
-                way.send(&mut batch);
+                way.send(&mut batch, true);
                 way = next;
             }
             stream::append(&mut batch, frame);
             if batch.len() >= BATCH || !frames.is_ready() {
-                way.send(&mut batch);
+                way.send(&mut batch, true);
             }
         }
     }
@@ -381,18 +398,18 @@ impl Shared {
             loop {
                 let next = self.way(number, true, &frame);
                 if next != way {
-                    way.send(&mut batch);
+                    way.send(&mut batch, false);
                     way = next;
                 }
                 stream::append(&mut batch, &frame);
                 if batch.len() >= BATCH {
-                    way.send(&mut batch);
+                    way.send(&mut batch, false);
                 }
                 if !queue.try_pop(&mut frame) {
                     break;
                 }
             }
-            way.send(&mut batch);
+            way.send(&mut batch, false);
         }
     }
 }
@@ -406,12 +423,12 @@ enum Way {
 }
 
 impl Way {
-    /// Sends what is in the batch, and empties it.
-    fn send(&self, batch: &mut Vec<u8>) {
+    /// Sends what is in the batch, and empties it. What goes to one port may have its sender wait.
+    fn send(&self, batch: &mut Vec<u8>, waits: bool) {
         match self {
             Self::Nowhere => {}
-            Self::To(port) => port.send(batch),
-            Self::All(ports) => ports.iter().for_each(|port| port.send(batch)),
+            Self::To(port) => port.send(batch, waits),
+            Self::All(ports) => ports.iter().for_each(|port| port.send(batch, false)),
         }
         batch.clear();
     }

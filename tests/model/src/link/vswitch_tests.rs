@@ -4,10 +4,15 @@ use std::thread::JoinHandle;
 
 /// A switch that runs.
 fn switch(name: &str) -> (PathBuf, JoinHandle<io::Result<()>>) {
+    switch_with(name, Limits::default())
+}
+
+fn switch_with(name: &str, limits: Limits) -> (PathBuf, JoinHandle<io::Result<()>>) {
     let name = format!("connectx-vswitch-{}-{name}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let lock = lock_folder(&path).unwrap();
-    let switch = VirtualSwitch::bind(&path).unwrap();
+    let mut switch = VirtualSwitch::bind(&path).unwrap();
+    switch.limits = limits;
     drop(lock);
     (path, thread::spawn(move || switch.serve()))
 }
@@ -134,7 +139,11 @@ fn a_slow_receiver_loses_nothing() {
 
 #[test]
 fn who_takes_nothing_does_not_stop_the_others() {
-    let (path, serving) = switch("stopped");
+    let limits = Limits {
+        patience: Duration::from_millis(10),
+        ..Limits::default()
+    };
+    let (path, serving) = switch_with("stopped", limits);
     let (_, sender) = port(&path);
     let (_, receiver) = port(&path);
     let (_, stopped) = port(&path);
@@ -172,6 +181,77 @@ fn who_takes_nothing_does_not_stop_the_others() {
     }
     drop((sender, receiver, stopped));
     serving.join().unwrap().unwrap();
+}
+
+/// Members that never read cost neither those who send nor those who read anything, and lose frames only of their own.
+fn stopped_members(count: usize) {
+    let limits = Limits {
+        held: 256 << 10,
+        // Who waits for one of them waits for ever.
+        patience: Duration::MAX,
+    };
+    let (path, serving) = switch_with(&format!("stopped-{count}"), limits);
+    let stopped: Vec<_> = (0..count).map(|_| port(&path).1).collect();
+    let ports = [port(&path).1, port(&path).1];
+    for port in &ports {
+        port.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+    }
+    let [sender, receiver] = &ports;
+    let mut frames = Reader::new(receiver);
+    // Twice what is held of it, as far as sockets hold 208 KiB; the one that reads keeps up.
+    let rounds = 2 * (limits.held + (208 << 10)) / 4096;
+    for round in 0..rounds as u32 {
+        let mut frame = frame(ALL, 0xf1, 4096);
+        frame[14..18].copy_from_slice(&round.to_be_bytes());
+        send(sender, &frame);
+        assert_eq!(frames.next().unwrap(), frame, "{round}");
+    }
+    // One that comes later is heard, and hears.
+    let (_, newcomer) = port(&path);
+    newcomer
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    send(&newcomer, &frame(ALL, 0xf2, 60));
+    assert_eq!(frames.next().unwrap(), frame(ALL, 0xf2, 60));
+    send(receiver, &frame(0xf2, 0xf3, 61));
+    assert_eq!(
+        Reader::new(&newcomer).next().unwrap(),
+        frame(0xf2, 0xf3, 61)
+    );
+    // What was held for them is there when they go on, whole and in order, and not all there was.
+    for stream in &stopped {
+        let mut frames = Reader::new(stream);
+        let mut held = 0;
+        loop {
+            let frame = frames.next().unwrap();
+            match frame.len() {
+                4096 => {
+                    assert_eq!(frame[14..18], u32::to_be_bytes(held));
+                    held += 1;
+                }
+                60 => {}
+                len => {
+                    assert_eq!(len, 62);
+                    break;
+                }
+            }
+            if !frames.is_ready() {
+                send(sender, &self::frame(ALL, 0xf1, 62));
+            }
+        }
+        assert!((1..rounds as u32).contains(&held), "{held}");
+    }
+    drop(frames);
+    drop((stopped, ports, newcomer));
+    serving.join().unwrap().unwrap();
+}
+
+#[test]
+fn members_that_never_read_stop_nobody() {
+    for count in [1, 16, 64] {
+        stopped_members(count);
+    }
 }
 
 #[test]
