@@ -19,26 +19,30 @@ pub(super) enum Route {
     Nowhere,
 }
 
-/// Behind which port an address is.
+/// Behind which port an address is, and whether it stays there.
 #[derive(Debug, Default)]
-pub(super) struct Addresses(HashMap<[u8; 6], usize>);
+pub(super) struct Addresses(HashMap<[u8; 6], (usize, bool)>);
 
 impl Addresses {
-    /// Learns from a frame that came from port `from`, and says where it goes.
-    pub(super) fn route(&mut self, from: usize, frame: &[u8]) -> Route {
+    /// Learns from a frame that came from port `from`, and says where it goes. An address that `stays` is that port's until the
+    /// port is [forgotten](Self::forget), whatever frames of others say.
+    pub(super) fn route(&mut self, from: usize, stays: bool, frame: &[u8]) -> Route {
         let Some((destination, rest)) = frame.split_first_chunk::<6>() else {
             return Route::Nowhere;
         };
         let Some(source) = rest.first_chunk::<6>().filter(|_| frame.len() >= 14) else {
             return Route::Nowhere;
         };
-        let may_learn =
-            source[0] & 1 == 0 && (self.0.len() < MOST_ADDRESSES || self.0.contains_key(source));
+        let may_learn = source[0] & 1 == 0
+            && match self.0.get(source) {
+                Some((port, stays)) => *port != from && !stays,
+                None => self.0.len() < MOST_ADDRESSES,
+            };
         if may_learn {
-            self.0.insert(*source, from);
+            self.0.insert(*source, (from, stays));
         }
         match self.0.get(destination) {
-            Some(&to) if to != from => Route::Port(to),
+            Some(&(to, _)) if to != from => Route::Port(to),
             Some(_) => Route::Nowhere,
             None => Route::Others,
         }
@@ -46,7 +50,7 @@ impl Addresses {
 
     /// Nothing is behind a port any more.
     pub(super) fn forget(&mut self, port: usize) {
-        self.0.retain(|_, of| *of != port);
+        self.0.retain(|_, (of, _)| *of != port);
     }
 }
 
@@ -72,7 +76,7 @@ impl Link for Switch {
         if from >= self.lanes.len() {
             return;
         }
-        match self.addresses.route(from, frame) {
+        match self.addresses.route(from, false, frame) {
             Route::Port(to) => self.lanes[to].push(frame, now),
             Route::Nowhere => {}
             Route::Others => {
@@ -109,13 +113,13 @@ mod tests {
             frame
         };
         let mut addresses = Addresses::default();
-        assert_eq!(addresses.route(0, &frame(2, 1)), Route::Others);
-        assert_eq!(addresses.route(1, &frame(1, 2)), Route::Port(0));
-        assert_eq!(addresses.route(0, &frame(1, 1)), Route::Nowhere);
+        assert_eq!(addresses.route(0, false, &frame(2, 1)), Route::Others);
+        assert_eq!(addresses.route(1, false, &frame(1, 2)), Route::Port(0));
+        assert_eq!(addresses.route(0, false, &frame(1, 1)), Route::Nowhere);
         addresses.forget(0);
-        assert_eq!(addresses.route(1, &frame(1, 2)), Route::Others);
+        assert_eq!(addresses.route(1, false, &frame(1, 2)), Route::Others);
         for from in 0..2 * MOST_ADDRESSES as u32 {
-            addresses.route(7, &frame(0, from));
+            addresses.route(7, false, &frame(0, from));
         }
         assert!(addresses.0.len() <= MOST_ADDRESSES);
     }

@@ -6,6 +6,10 @@
 //! some. Frames for all, and those from uplinks, do not wait: the process that does not keep up loses them, and the others get
 //! them at once. A process that ends, in whatever way, closes its connection with that.
 //!
+//! An address is that process's which used it first, as long as it is connected: frames that another one sends from it, such as
+//! a recording of an earlier session, go where they are sent to, but do not lead those for the address astray. (InfiniBand's
+//! switches learn nothing from frames at all; those of Ethernet have it as an option, port security.)
+//!
 //! The switch hands out the unit numbers of models, which their addresses end in: [`Wish`].
 //!
 //! # Uplinks
@@ -321,7 +325,7 @@ impl Shared {
     /// The way of a frame from a port, which may be an uplink.
     fn way(&self, number: usize, from_uplink: bool, frame: &[u8]) -> Way {
         let mut ports = self.lock();
-        let route = ports.addresses.route(number, frame);
+        let route = ports.addresses.route(number, !from_uplink, frame);
         let mut others = ports
             .ports
             .iter()

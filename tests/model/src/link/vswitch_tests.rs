@@ -77,6 +77,43 @@ fn frames_go_to_where_their_address_is() {
 }
 
 #[test]
+fn frames_sent_from_the_address_of_another_do_not_take_it_away() {
+    let (path, serving) = switch("replayed");
+    let [one, two, other] = [(); 3].map(|()| port(&path).1);
+    let mut readers = [&one, &two, &other].map(Reader::new);
+    send(&one, &frame(2, 1, 60));
+    assert_eq!(readers[1].next().unwrap(), frame(2, 1, 60));
+    assert_eq!(readers[2].next().unwrap(), frame(2, 1, 60));
+    send(&two, &frame(1, 2, 61));
+    assert_eq!(readers[0].next().unwrap(), frame(1, 2, 61));
+    // What the two said in a former session arrives, both ways.
+    send(&other, &frame(2, 1, 62));
+    assert_eq!(readers[1].next().unwrap(), frame(2, 1, 62));
+    send(&other, &frame(1, 2, 63));
+    assert_eq!(readers[0].next().unwrap(), frame(1, 2, 63));
+    // They still reach each other, although only one of them speaks.
+    send(&one, &frame(2, 1, 64));
+    assert_eq!(readers[1].next().unwrap(), frame(2, 1, 64));
+    // When one of them has gone, another process may have its address.
+    let [_, reader, _] = readers;
+    drop(reader);
+    drop(two);
+    let mut reader = Reader::new(&other);
+    send(&other, &frame(1, 2, 65));
+    loop {
+        send(&one, &frame(2, 1, 66));
+        send(&one, &frame(ALL, 1, 67));
+        let first = reader.next().unwrap().len();
+        if first == 66 {
+            break;
+        }
+        send(&other, &frame(1, 2, 65));
+    }
+    drop((one, other));
+    serving.join().unwrap().unwrap();
+}
+
+#[test]
 fn units_are_handed_out_once() {
     let (path, serving) = switch("units");
     let hold = open(&path, Wish::Hold).unwrap();
