@@ -272,7 +272,9 @@ impl Connections for Listeners<'_> {
     fn life(&self, at: usize) -> Life {
         let socket: &tcp::Socket<'_> = self.stack.sockets.get(self.stack.handles[at]);
         match socket.state() {
-            tcp::State::Listen | tcp::State::SynSent | tcp::State::SynReceived => Life::Listening,
+            tcp::State::Listen | tcp::State::SynSent => Life::Listening,
+            // It occupies its place, though it may never come about.
+            tcp::State::SynReceived => Life::Open,
             tcp::State::Closed | tcp::State::TimeWait => Life::Over,
             _ if socket.may_recv() || socket.can_recv() => Life::Open,
             _ => Life::Ended,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::Result;
 use protocol::{COOKIE, Error, Frame, Parameters, state};
 
-/// A test's streams, its control connection, and strangers, who are turned away.
+/// A test's streams, its control connection, and strangers, who are turned away. Those that say nothing make room for others.
 pub(crate) const CONNECTIONS: usize = protocol::STREAMS + 4;
 /// How long a connection, or a test, may be without a byte.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
@@ -189,6 +189,7 @@ impl Server {
         for at in 0..CONNECTIONS {
             self.attend(now, at, connections)?;
         }
+        self.make_room(connections);
         let Some(mut test) = self.test.take() else {
             return Ok(None);
         };
@@ -220,7 +221,10 @@ impl Server {
         let slot = &mut self.slots[at];
         let life = connections.life(at);
         match life {
-            Life::Listening => return Ok(()),
+            Life::Listening => {
+                slot.role = Role::Free;
+                return Ok(());
+            }
             Life::Over => {
                 if let Some(test) = &mut self.test {
                     test.lose(at);
@@ -269,6 +273,31 @@ impl Server {
             connections.abort(at);
         }
         Ok(())
+    }
+
+    /// Keeps a place free, and while the client of a test says what it wants one for each of its streams: those that have not
+    /// said who they are end, the oldest first, and then those that leave. So connections that say nothing do not keep others
+    /// out.
+    fn make_room(&self, connections: &mut impl Connections) {
+        let begins = |test: &Test| matches!(test.step, Step::Parameters(_));
+        let streams = match self.test.as_ref().is_some_and(begins) {
+            true => protocol::STREAMS,
+            false => 0,
+        };
+        let (mut free, mut idle) = (0, Vec::new());
+        for (at, slot) in self.slots.iter().enumerate() {
+            match (connections.life(at), slot.role) {
+                (Life::Listening | Life::Over, _) => free += 1,
+                (_, Role::Cookie(..)) => idle.push((false, slot.number, at)),
+                (_, Role::Leaving) => idle.push((true, slot.number, at)),
+                _ => {}
+            }
+        }
+        idle.sort_unstable();
+        let ending = (streams + 1).saturating_sub(free);
+        for (_, _, at) in idle.into_iter().take(ending) {
+            connections.abort(at);
+        }
     }
 
     /// Gives a connection its role, by its cookie.

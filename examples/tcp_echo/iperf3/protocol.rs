@@ -16,6 +16,8 @@ const RESULTS: usize = 64 << 10;
 /// Bytes of a block if the client does not say (`DEFAULT_TCP_BLKSIZE`), and at most (`MAX_BLOCKSIZE`).
 const BLOCK: u64 = 128 << 10;
 const LONGEST_BLOCK: u64 = 1 << 20;
+/// Seconds of a test, at most (`MAX_TIME`).
+const LONGEST_TEST: u64 = 86_400;
 
 pub(crate) mod state {
     pub(crate) const TEST_START: u8 = 1;
@@ -42,6 +44,8 @@ pub(crate) enum Error {
     Field(&'static str),
     /// An option that this server does not have.
     Unsupported(&'static str),
+    /// A test that takes longer than a day, or no time that there is.
+    Duration,
     /// More parallel streams than [`STREAMS`], or none.
     Parallel(u64),
     /// A stream in the client's results that there was not, or was already.
@@ -63,6 +67,7 @@ impl fmt::Display for Error {
             Self::Json => f.write_str("what was to be JSON is not"),
             Self::Field(name) => write!(f, "\"{name}\" is missing or no such value"),
             Self::Unsupported(option) => write!(f, "\"{option}\" is not supported"),
+            Self::Duration => write!(f, "a test takes 0 to {LONGEST_TEST} seconds"),
             Self::Parallel(streams) => write!(f, "{streams} parallel streams"),
             Self::Stream(id) => write!(f, "results of a stream {id}"),
             Self::State(state) => write!(f, "unexpected state {state}"),
@@ -80,6 +85,7 @@ impl Error {
     pub(crate) fn to_message(self) -> [u8; 9] {
         let number: u32 = match self {
             Self::Unsupported(_) => 13, // IEUNIMP
+            Self::Duration => 5,        // IEDURATION
             Self::Parallel(_) => 6,     // IENUMSTREAMS
             _ => 114,                   // IERECVPARAMS
         };
@@ -177,6 +183,10 @@ impl Parameters {
         if count(&object, "omit")?.is_some_and(|seconds| seconds != 0) {
             return Err(Error::Unsupported("omit"));
         }
+        // The client ends the test; what it asks for has to be possible all the same, as with iperf3's server.
+        let Ok(None | Some(0..=LONGEST_TEST)) = count(&object, "time") else {
+            return Err(Error::Duration);
+        };
         let parallel = count(&object, "parallel")?.unwrap_or(1);
         let streams = usize::try_from(parallel).ok();
         let block = count(&object, "len")?.unwrap_or(BLOCK);

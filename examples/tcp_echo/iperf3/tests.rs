@@ -473,6 +473,9 @@ fn parameters_that_cannot_be_are_refused() {
             framed(r#"{"tcp":true,"omit":1}"#),
             Error::Unsupported("omit"),
         ),
+        (framed(r#"{"tcp":true,"time":1e300}"#), Error::Duration),
+        (framed(r#"{"tcp":true,"time":86401}"#), Error::Duration),
+        (framed(r#"{"tcp":true,"time":-1}"#), Error::Duration),
         (framed(r#"{"tcp":true,"parallel":0}"#), Error::Parallel(0)),
         (framed(r#"{"tcp":true,"parallel":17}"#), Error::Parallel(17)),
         (
@@ -488,6 +491,7 @@ fn parameters_that_cannot_be_are_refused() {
         assert_eq!(outcome, Err(error));
         let number = match error {
             Error::Unsupported(_) => 13,
+            Error::Duration => 5,
             Error::Parallel(_) => 6,
             _ => 114,
         };
@@ -558,4 +562,59 @@ fn a_client_that_ends_its_test_or_is_silent_is_reported() {
     scene.now += Duration::from_secs(1);
     scene.settle();
     assert_eq!(scene.outcomes, [Err(Error::Silent)]);
+}
+
+/// As many as there are places, and more; the next client need not wait until they are given up.
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    for (count, said) in [(CONNECTIONS, 0), (3 * CONNECTIONS, 36)] {
+        let mut scene = Scene::new(6);
+        for _ in 0..count {
+            scene.pipes.connect(&COOKIE[..said]);
+            scene.settle();
+        }
+        let before = scene.now;
+        let plan = Plan {
+            reverse: false,
+            parallel: 16,
+            bytes: 50_000,
+            block: 1000,
+        };
+        let mut client = Client::new(&mut scene.pipes, plan);
+        while scene.outcomes.is_empty() {
+            assert!(
+                scene.now < before + SILENCE / 2,
+                "states {:?}",
+                client.states
+            );
+            client.work(&mut scene.pipes);
+            scene.tick();
+        }
+        assert!(scene.outcomes[0].is_ok(), "{:?}", scene.outcomes);
+    }
+}
+
+/// Nor do they during a test: it has all of its streams, and a stranger is told that there is a test.
+#[test]
+fn a_test_among_silent_connections_goes_on() {
+    let mut scene = Scene::new(7);
+    let control = scene.pipes.connect(COOKIE);
+    scene.settle();
+    scene
+        .pipes
+        .say_json(control, r#"{"tcp":true,"parallel":16}"#);
+    for _ in 0..CONNECTIONS {
+        scene.pipes.connect(&[]);
+        scene.settle();
+    }
+    for _ in 0..16 {
+        scene.pipes.connect(COOKIE);
+        scene.settle();
+        scene.pipes.connect(&[]);
+        scene.settle();
+    }
+    assert_eq!(scene.pipes.hear(control), [9, 10, 1, 2]);
+    let other = scene.pipes.connect(&[b'x'; 37]);
+    scene.settle();
+    assert_eq!(scene.pipes.hear(other), [255]);
 }
