@@ -1,16 +1,23 @@
-//! A message to a server and back over an RDMA connection: on two device models, or on two cards that `BAREVERBS_DEVICE`
-//! names.
+//! A message to a server and back over an RDMA connection: on two device models, or on two cards that `--device` names.
 
+use std::process::ExitCode;
+
+use bareverbs_examples::program;
 use bareverbs_node::cm::rdma::{AddrInfo, QpInit, SendFlags};
-use bareverbs_node::{Cm, Pair, Result, Unreached};
+use bareverbs_node::{Cm, Options, Result, Unreached};
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
 
-fn main() -> Result<()> {
-    let ((), answer) = Pair::from_env(SERVER, CLIENT)?.run(server, client)?;
-    println!("{answer}");
-    Ok(())
+fn main() -> ExitCode {
+    let about = "A message to a server and back over an RDMA connection";
+    program::on_devices("echo", about, |devices| {
+        // Without a command line: `Pair::from_env(SERVER, CLIENT)?`.
+        let pair = devices.pair([SERVER, CLIENT], Options::default())?;
+        let ((), answer) = pair.run(server, client)?;
+        println!("{answer}");
+        Ok(())
+    })
 }
 
 fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {

@@ -1,11 +1,18 @@
 //! Raw verbs: two queue pairs of one device, connected to each other without a connection manager, and an RDMA WRITE from
-//! one to the other. On a device model, or on the card that `BAREVERBS_DEVICE` names.
+//! one to the other. On a device model, or on the card that `--device` names.
 
+use std::process::ExitCode;
+
+use bareverbs_examples::program;
 use bareverbs_node::verbs::{Access, CqInit, QpInitAttr, Rc, SendFlags};
-use bareverbs_node::{Cm, Node, Result};
+use bareverbs_node::{Cm, Result};
 
-fn main() -> Result<()> {
-    Node::from_env([10, 0, 0, 1])?.run(loopback)
+fn main() -> ExitCode {
+    let about = "An RDMA WRITE from one queue pair of a device to another one of it";
+    // Without a command line: `Node::from_env(ADDRESS)?.run(loopback)`.
+    program::on_devices("loopback", about, |devices| {
+        devices.node([10, 0, 0, 1])?.run(loopback)
+    })
 }
 
 fn loopback(cm: &mut Cm) -> Result<()> {

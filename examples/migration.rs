@@ -2,7 +2,7 @@
 //! rdma-core's `ucmatose -f gid`, whose manager is Linux's.
 //!
 //! ```text
-//! BAREVERBS_DEVICE=vfio:0000:3b:00.0 cargo run --example migration -- fe80::2:c903:0:101 4 0011 /run/cut /run/mended
+//! cargo run --example migration -- --device vfio:0000:3b:00.0 fe80::2:c903:0:101 4 0011 /run/cut /run/mended
 //! ```
 //!
 //! on an InfiniBand port of a subnet whose ports have several identifiers each: the other end's GID and its first LID; the low
@@ -10,10 +10,13 @@
 //! path has been cut, and when the second does it can be used again, and is to be the alternate path.
 
 use std::net::Ipv6Addr;
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use bareverbs_examples::devices::function;
 use bareverbs_examples::function::with_function;
+use bareverbs_examples::program;
 use bareverbs_node::cm::engine::{AlternateSlot, Timers};
 use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::{
@@ -23,7 +26,9 @@ use bareverbs_node::cm::rdma::{
 use bareverbs_node::cm::sa;
 use bareverbs_node::verbs::qp::QpCap;
 use bareverbs_node::verbs::{Device, Gid, Platform, PortAttr, WcStatus};
+use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
+use bpaf::Bpaf;
 
 /// What `ucmatose` has by default.
 const PORT: u16 = 7471;
@@ -41,29 +46,45 @@ const IMPATIENT: Timers = Timers {
 
 type Cm<'s, 'd> = RdmaCm<'s, 'd, DevicePlatform, SubnetAdministration<'s>>;
 
+/// A connection by GID with an alternate path, which keeps data moving while the path in use is cut. The other end is
+/// rdma-core's ucmatose -f gid.
+#[derive(Bpaf, Debug)]
+#[bpaf(options)]
 struct Arguments {
+    #[bpaf(external)]
+    function: PciAddress,
+    /// The other end's GID.
+    #[bpaf(positional("GID"))]
     gid: Ipv6Addr,
+    /// Its port's first LID.
+    #[bpaf(positional("LID"))]
     lid: u16,
-    bits: Vec<u16>,
-    cut: String,
-    mended: String,
+    /// The lowest bits, 0 or 1 each, of its LID and of this end's on the path, and of both on the alternate path, as in 0011.
+    #[bpaf(positional::<String>("BITS"), parse(parse_bits))]
+    bits: [u16; 4],
+    /// The path has been cut when this file appears.
+    #[bpaf(positional("CUT"))]
+    cut: PathBuf,
+    /// It can be used again when this one does.
+    #[bpaf(positional("MENDED"))]
+    mended: PathBuf,
 }
 
-fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [gid, lid, bits, cut, mended] = &words[..] else {
-        return Err("usage: migration GID LID BITS CUT MENDED".into());
-    };
-    let bits = bits.chars().map(|bit| u16::from(bit == '1')).collect();
-    let arguments = Arguments {
-        gid: gid.parse()?,
-        lid: lid.parse()?,
-        bits,
-        cut: cut.clone(),
-        mended: mended.clone(),
-    };
-    with_function(PATIENCE, |device, port| {
-        on_device(device, &port, &arguments)
+fn parse_bits(text: String) -> std::result::Result<[u16; 4], &'static str> {
+    let bits = text.bytes().map(|bit| match bit {
+        b'0' | b'1' => Some(u16::from(bit & 1)),
+        _ => None,
+    });
+    let bits: Option<Vec<u16>> = bits.collect();
+    let bits = bits.and_then(|bits| bits.try_into().ok());
+    bits.ok_or("not four digits of 0 and 1")
+}
+
+fn main() -> ExitCode {
+    program::main("migration", &arguments(), |arguments| {
+        with_function(arguments.function, PATIENCE, |device, port| {
+            on_device(device, &port, arguments)
+        })
     })
 }
 
@@ -79,9 +100,7 @@ fn on_device(
     let mut memory = ManagerStorage::for_connections(4);
     let mut cm = RdmaCm::new(device, resolver, rdma::Config::new(seed), memory.storage())?;
     cm.set_alternate_slots(&mut slots)?;
-    let [there, here, other_there, other_here] = arguments.bits[..] else {
-        return Err("four bits are wanted".into());
-    };
+    let [there, here, other_there, other_here] = arguments.bits;
     let sgid = device.query_infiniband_gid(0)?.0;
     let path = |there, here| PathRecord {
         sgid,
@@ -137,15 +156,13 @@ fn exchange(cm: &mut Cm<'_, '_>, arguments: &Arguments, paths: &[PathRecord; 2])
     let attr = cm.endpoint(id)?.qp.query()?.attr;
     println!("path {:?}", attr.path_mig_state);
 
-    until(cm, |_| Ok(Path::new(&arguments.cut).exists().then_some(())))?;
+    until(cm, |_| Ok(arguments.cut.exists().then_some(())))?;
     send(cm, id, 4)?;
     expect(cm, channel, EventType::PathMigrated)?;
     let attr = cm.endpoint(id)?.qp.query()?.attr;
     println!("path {:?}, LID {}", attr.path_mig_state, attr.ah_attr.dlid);
 
-    until(cm, |_| {
-        Ok(Path::new(&arguments.mended).exists().then_some(()))
-    })?;
+    until(cm, |_| Ok(arguments.mended.exists().then_some(())))?;
     cm.set_option(id, IdOption::CmTimers(IMPATIENT))?;
     cm.load_alternate_path(id, &paths[0])?;
     let answer = next(cm, channel)?;

@@ -2,16 +2,19 @@
 //! services and subscriptions that there are, and then what is reported.
 //!
 //! ```text
-//! BAREVERBS_DEVICE=vfio:0000:3b:00.0 cargo run --example subnet -- 2
+//! cargo run --example subnet -- --device vfio:0000:3b:00.0 2
 //! ```
 //!
 //! on an InfiniBand port of a subnet that has a manager. It leaves after so many reports of GIDs; without a number it does not
 //! wait for any.
 
 use std::net::Ipv6Addr;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use bareverbs_examples::devices::function;
 use bareverbs_examples::function::with_function;
+use bareverbs_examples::program;
 use bareverbs_node::cm::mad::sa::{InformInfoRecord, NodeRecord, PathRecord, ServiceRecord, Trap};
 use bareverbs_node::cm::rdma::{
     self, Members, Paths, Questions, RdmaCm, SubnetAdministration, SubnetResources, WithSaUser,
@@ -22,7 +25,9 @@ use bareverbs_node::cm::sa::{
     TableRecord,
 };
 use bareverbs_node::verbs::{Device, Platform};
+use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
+use bpaf::Bpaf;
 
 const TRAPS: [Trap; 4] = [
     Trap::GidInService,
@@ -43,12 +48,23 @@ type User<'s> = (
 );
 type Cm<'s, 'd> = RdmaCm<'s, 'd, DevicePlatform, WithSaUser<SubnetAdministration<'s>, User<'s>>>;
 
-fn main() -> Result<()> {
-    let reports = match std::env::args().nth(1) {
-        Some(count) => count.parse()?,
-        None => 0,
-    };
-    with_function(PATIENCE, |device, _| on_device(device, reports))
+/// Shows what the subnet administration of an InfiniBand subnet knows, and what it reports.
+#[derive(Bpaf, Debug)]
+#[bpaf(options)]
+struct Options {
+    #[bpaf(external)]
+    function: PciAddress,
+    /// Leave after so many reports of GIDs; 0 if not given.
+    #[bpaf(positional("REPORTS"), fallback(0))]
+    reports: usize,
+}
+
+fn main() -> ExitCode {
+    program::main("subnet", &options(), |options| {
+        with_function(options.function, PATIENCE, |device, _| {
+            on_device(device, options.reports)
+        })
+    })
 }
 
 fn on_device(device: &Device<'_, DevicePlatform>, reports: usize) -> Result<()> {

@@ -52,7 +52,7 @@ struct Options {
     /// Connections.
     #[bpaf(
         short('c'),
-        argument("COUNT"),
+        argument("COUNT"), last,
         guard(within(1..=10_000), "not 1 to 10000"),
         fallback(100),
         display_fallback
@@ -62,18 +62,19 @@ struct Options {
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7471),
         display_fallback
     )]
     port: u16,
     /// How often an address is asked for again, and data sent again.
-    #[bpaf(short('r'), argument("COUNT"), fallback(2), display_fallback)]
+    #[bpaf(short('r'), argument("COUNT"), last, fallback(2), display_fallback)]
     retries: u8,
     /// How long an address may take to be resolved, in ms.
     #[bpaf(
         short('t'),
-        argument("MS"),
+        argument("MS"), last,
         guard(within(1..), "less than 1"),
         fallback(2000),
         display_fallback
@@ -81,6 +82,7 @@ struct Options {
     timeout: u32,
     /// Keep in step with the cmtime of rdma-core 52 to 58: over TCP on the same port, in rounds of 1, COUNT and COUNT
     /// connections, of which the second is reported.
+    #[bpaf(switch, last)]
     in_step: bool,
 }
 

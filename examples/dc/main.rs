@@ -49,13 +49,14 @@ struct Options {
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7176),
         display_fallback
     )]
     port: u16,
     /// Let messages of up to 64 bytes come in the entries of their completions.
-    #[bpaf(long("cqe-scatter"))]
+    #[bpaf(long("cqe-scatter"), switch, last)]
     cqe_scatter: bool,
 }
 

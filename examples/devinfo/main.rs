@@ -25,11 +25,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::verbs::PageChunk;
-use bareverbs_examples::plugged::ModelPort;
+use bareverbs_examples::devices::{ONLY_MODELS, open};
+use bareverbs_examples::plugged::{Model, ModelPort, model};
 use bareverbs_examples::program;
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::{DEVICE_VARIABLE, DeviceName, PageChunks};
-use bareverbs_vfio::{Options, Rebinding, VfioDevice};
+use bareverbs_vfio::Rebinding;
 use bpaf::Bpaf;
 use connectx_model::Config as Card;
 use report::Report;
@@ -39,37 +40,32 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Shows what an RDMA device can do, and whether it does.
 #[derive(Bpaf, Debug)]
-#[bpaf(options)]
+#[bpaf(
+    options,
+    guard(|it| it.device == DeviceName::Model || !it.model.is_given(), ONLY_MODELS)
+)]
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
     #[bpaf(
         long,
         env(DEVICE_VARIABLE),
         argument("DEVICE"),
+        last,
         fallback(DeviceName::Model),
         display_fallback
     )]
     device: DeviceName,
-    #[bpaf(external)]
+    #[bpaf(external, many, parse(one_action))]
     action: Action,
     /// Says what --bind or --unbind would do, and does not do it.
+    #[bpaf(switch, last)]
     dry_run: bool,
-    /// The card that the device model is: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
-    /// connectx-7, bluefield, bluefield-ecpf or bluefield-vf.
-    #[bpaf(
-        argument("NAME"),
-        fallback(connectx_model::Card::ConnectX5),
-        display_fallback
-    )]
-    card: connectx_model::Card,
-    /// The link layer of the device model's port: ethernet, which is the default, or infiniband.
-    #[bpaf(long, argument("LAYER"), fallback(ModelPort::Ethernet))]
-    model_port: ModelPort,
+    #[bpaf(external)]
+    model: Model,
 }
 
 /// One of these, or the device is shown as text.
 #[derive(Bpaf, Debug, Clone, Copy, PartialEq, Eq)]
-#[bpaf(fallback(Action::Show))]
 enum Action {
     #[bpaf(skip)]
     Show,
@@ -84,22 +80,24 @@ enum Action {
         /// Shows what the port counts, if it is not zero, and how many a second, again and again.
         #[bpaf(
             long("watch"),
-            argument::<f64>("SECONDS"),
+            argument::<f64>("SECONDS"), last,
             parse(interval)
         )]
         interval: Duration,
         /// Looks so many times with --watch, and not until it is interrupted.
-        #[bpaf(long, argument("NUMBER"), optional)]
+        #[bpaf(long, argument("NUMBER"), last, optional)]
         times: Option<NonZeroU32>,
         /// Prints a line of JSON each time with --watch.
+        #[bpaf(switch, last)]
         lines: bool,
     },
     Resources {
         /// Connects two queue pairs inside the device, and lists the QPs and CQs that are alive then, with what the firmware
         /// says of them.
-        #[bpaf(long("resources"), req_flag(()))]
+        #[bpaf(long("resources"), req_flag(()), last)]
         _resources: (),
         /// Prints a line of JSON for each object with --resources.
+        #[bpaf(switch, last)]
         lines: bool,
     },
     /// Tries the device out: memory, queue pairs in force loopback, every operation, interrupts, errors, teardown. No cable
@@ -107,6 +105,19 @@ enum Action {
     Selftest,
     /// Holds the platform below the driver (VFIO, or the device model's) against its requirements, polled and with interrupts.
     Conformance,
+}
+
+/// The last of what is asked for, which has to be the same each time.
+fn one_action(actions: Vec<Action>) -> std::result::Result<Action, &'static str> {
+    let kinds = actions.iter().map(std::mem::discriminant);
+    if kinds
+        .clone()
+        .zip(kinds.skip(1))
+        .any(|(one, next)| one != next)
+    {
+        return Err("one thing is done at a time");
+    }
+    Ok(actions.last().copied().unwrap_or(Action::Show))
 }
 
 /// Attempts to bring a device up, and again with storage for as many of the firmware's pages as it lacked.
@@ -173,7 +184,7 @@ fn rebind(arguments: &Arguments) -> Result<()> {
 }
 
 /// A world with a card that is not there.
-fn model(arguments: &Arguments, vectors: u16) -> World {
+fn world(arguments: &Arguments, vectors: u16) -> World {
     Builder::new()
         .function(card(arguments))
         .interrupts(vectors)
@@ -182,9 +193,9 @@ fn model(arguments: &Arguments, vectors: u16) -> World {
 
 /// Its tests need no cable, and it has none then.
 fn card(arguments: &Arguments) -> Card {
-    let mut card = Card::card(arguments.card, 1);
+    let mut card = Card::card(arguments.model.card(), 1);
     card.link_up = !matches!(arguments.action, Action::Selftest | Action::Conformance);
-    if arguments.model_port == ModelPort::Infiniband {
+    if arguments.model.port() == ModelPort::Infiniband {
         card = card.infiniband();
     }
     card
@@ -193,12 +204,12 @@ fn card(arguments: &Arguments) -> Card {
 fn show(arguments: &Arguments) -> Result<()> {
     let report = match arguments.device {
         DeviceName::Model => {
-            let world = model(arguments, 1);
+            let world = world(arguments, 1);
             let part = card(arguments).device_id;
             Report::of(world.platform(0), "model0", part)?
         }
         DeviceName::Vfio(address) => {
-            let device = VfioDevice::open(address)?;
+            let device = open(address, 0)?;
             let part = device.device_id();
             Report::of(device, &address.to_string(), part)?
         }
@@ -215,12 +226,12 @@ fn show(arguments: &Arguments) -> Result<()> {
 fn list(arguments: &Arguments, json: bool) -> Result<()> {
     let text = match arguments.device {
         DeviceName::Model => {
-            let world = model(arguments, 1);
+            let world = world(arguments, 1);
             with_page_chunks(|chunks| resources::show(world.platform(0), chunks, "model0/1", json))
         }
         DeviceName::Vfio(address) => with_page_chunks(|chunks| {
             let link = format!("{address}/1");
-            resources::show(VfioDevice::open(address)?, chunks, &link, json)
+            resources::show(open(address, 0)?, chunks, &link, json)
         }),
     }?;
     print!("{text}");
@@ -232,11 +243,11 @@ fn count(arguments: &Arguments, watch: Watch) -> Result<()> {
     let print = |text: &str| print!("{text}");
     match arguments.device {
         DeviceName::Model => {
-            let world = model(arguments, 1);
+            let world = world(arguments, 1);
             with_page_chunks(|chunks| watch.run(world.platform(0), chunks, print))
         }
         DeviceName::Vfio(address) => {
-            with_page_chunks(|chunks| watch.run(VfioDevice::open(address)?, chunks, print))
+            with_page_chunks(|chunks| watch.run(open(address, 0)?, chunks, print))
         }
     }
 }
@@ -251,11 +262,11 @@ fn interval(seconds: f64) -> std::result::Result<Duration, String> {
 fn try_out(arguments: &Arguments) -> Result<()> {
     match arguments.device {
         DeviceName::Model => {
-            let world = model(arguments, 1);
+            let world = world(arguments, 1);
             selftest::run(|| Ok(world.platform(0)))?;
         }
         DeviceName::Vfio(address) => {
-            selftest::run(|| Ok(VfioDevice::open_with(address, Options::with_vectors(1))?))?;
+            selftest::run(|| Ok(open(address, 1)?))?;
         }
     }
     Ok(())
@@ -264,13 +275,10 @@ fn try_out(arguments: &Arguments) -> Result<()> {
 fn conform(arguments: &Arguments) -> Result<()> {
     conformance::run(|vectors| match arguments.device {
         DeviceName::Model => {
-            let world = model(arguments, vectors);
+            let world = world(arguments, vectors);
             conformance::judge(&world.platform(0))
         }
-        DeviceName::Vfio(address) => {
-            let options = Options::with_vectors(vectors);
-            conformance::judge(&VfioDevice::open_with(address, options)?)
-        }
+        DeviceName::Vfio(address) => conformance::judge(&open(address, vectors)?),
     })
 }
 
@@ -302,14 +310,17 @@ mod tests {
             assert_eq!(action(option), Ok(alone));
             for (other, _) in actions {
                 let line = format!("{option} {other}");
-                action(&line).expect_err(&line);
+                match action(&line) {
+                    Ok(same) => assert_eq!((same, other), (alone, option)),
+                    Err(_) => assert_ne!(other, option),
+                }
             }
         }
     }
 
     #[test]
     fn there_is_one_device_and_its_port_is_of_one_kind() {
-        let port = |line: &str| parse_line(&arguments(), line).map(|found| found.model_port);
+        let port = |line: &str| parse_line(&arguments(), line).map(|found| found.model.port());
         assert_eq!(port(""), Ok(ModelPort::Ethernet));
         assert_eq!(port("--model-port infiniband"), Ok(ModelPort::Infiniband));
         for line in [

@@ -1,9 +1,11 @@
 //! An echo server with async/await: tokio, one thread, and a task for each of a hundred clients. On two device models, or on
-//! two cards that `BAREVERBS_DEVICE` names.
+//! two cards that `--device` names.
 
-use bareverbs_examples::echo_clients;
+use std::process::ExitCode;
+
+use bareverbs_examples::{echo_clients, program};
 use bareverbs_node::cm::rdma::{AddrInfo, CmId, EventType, QpInit, SendFlags};
-use bareverbs_node::{AsyncCm, Cm, DeviceName, Options, Pair, Result, drive};
+use bareverbs_node::{AsyncCm, Cm, Options, Result, drive};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::select;
 
@@ -12,18 +14,17 @@ const CLIENT: [u8; 4] = [10, 0, 0, 2];
 const CLIENTS: usize = 100;
 const LEN: usize = 16;
 
-fn main() -> Result<()> {
-    let mut options = Options::for_connections(CLIENTS);
-    options.interrupts = true;
-    let pair = Pair::open_with(
-        &DeviceName::from_env()?,
-        [SERVER.into(), CLIENT.into()],
-        options,
-    )?;
-    let clients = |cm: &mut Cm| echo_clients::run(cm, (SERVER, 7), CLIENTS, LEN);
-    let (echoed, clients) = pair.run(server, clients)?;
-    println!("{clients} clients, {echoed} messages");
-    Ok(())
+fn main() -> ExitCode {
+    let about = "A server of a hundred clients with async/await";
+    program::on_devices("echo_async", about, |devices| {
+        let mut options = Options::for_connections(CLIENTS);
+        options.interrupts = true;
+        let pair = devices.pair([SERVER, CLIENT], options)?;
+        let clients = |cm: &mut Cm| echo_clients::run(cm, (SERVER, 7), CLIENTS, LEN);
+        let (echoed, clients) = pair.run(server, clients)?;
+        println!("{clients} clients, {echoed} messages");
+        Ok(())
+    })
 }
 
 fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<usize> {

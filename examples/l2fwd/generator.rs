@@ -68,15 +68,11 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn new() -> Self {
-        Self::with(|card| card)
-    }
-
-    /// With these cards for the forwarder.
-    pub(crate) fn with(card: impl Fn(Card) -> Card) -> Self {
+    /// With these cards for the forwarder, by their numbers.
+    pub(crate) fn with(card: impl Fn(u8) -> Card) -> Self {
         let world = |unit: u8| {
             let builder = Builder::new().function(Card::new(unit));
-            Arc::new(builder.function(card(Card::new(unit + 1))).threaded())
+            Arc::new(builder.function(card(unit + 1)).threaded())
         };
         Self {
             worlds: [world(1), world(3)],

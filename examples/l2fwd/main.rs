@@ -16,11 +16,13 @@ mod tests;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bareverbs_command_line::{List, concat, listed, within};
+use bareverbs_command_line::within;
+use bareverbs_examples::devices::{self, Devices, devices};
+use bareverbs_examples::plugged::ModelPort;
 use bareverbs_examples::program;
-use bareverbs_node::vfio::VfioDevice;
-use bareverbs_node::{DEVICE_VARIABLE, DeviceName, DevicePlatform};
+use bareverbs_node::{DeviceName, DevicePlatform};
 use bpaf::Bpaf;
+use connectx_model::Config;
 use generator::{Bed, Stream};
 use ports::{Forwarding, Rates};
 
@@ -30,39 +32,40 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 #[derive(Bpaf, Debug, Clone)]
 #[bpaf(options)]
 struct Options {
-    /// "model", or two cards as vfio:BDF,vfio:BDF, the functions at these PCI addresses.
-    #[bpaf(
-        long,
-        env(DEVICE_VARIABLE),
-        argument::<List<DeviceName>>("DEVICE"),
-        some("no device"),
-        map(concat),
-        fallback(vec![DeviceName::Model]),
-        format_fallback(listed)
-    )]
-    device: Vec<DeviceName>,
+    #[bpaf(external)]
+    devices: Devices,
     /// Queues on each port, and threads.
-    #[bpaf(short('n'), argument("COUNT"), guard(within(1..=64), "not 1 to 64"), fallback(2), display_fallback)]
+    #[bpaf(short('n'), argument("COUNT"), last, guard(within(1..=64), "not 1 to 64"), fallback(2), display_fallback)]
     lanes: u32,
     /// Leaves the frames' addresses as they are.
+    #[bpaf(switch, last)]
     keep_addresses: bool,
     /// Lets the ports compress completions.
+    #[bpaf(switch, last)]
     compress: bool,
     /// Receives into strides, and sends many frames in a request; copies them between.
+    #[bpaf(switch, last)]
     strides: bool,
     /// Changes the tables so often, while frames come: what a queue has got goes to the next one; 0 leaves them.
-    #[bpaf(long, argument("MILLISECONDS"), fallback(0), display_fallback)]
+    #[bpaf(long, argument("MILLISECONDS"), last, fallback(0), display_fallback)]
     change: u64,
     /// Shows what the rules and the ports count.
+    #[bpaf(switch, last)]
     count: bool,
     /// With cards: ends after so many seconds; 0 goes on.
-    #[bpaf(short('t'), argument("SECONDS"), fallback(0), display_fallback)]
+    #[bpaf(short('t'), argument("SECONDS"), last, fallback(0), display_fallback)]
     seconds: u64,
     /// With the model: frames that the generator sends each way.
-    #[bpaf(short('f'), argument("FRAMES"), fallback(20_000), display_fallback)]
+    #[bpaf(
+        short('f'),
+        argument("FRAMES"),
+        last,
+        fallback(20_000),
+        display_fallback
+    )]
     frames: u32,
     /// With the model: bytes of each frame.
-    #[bpaf(short('S'), argument("BYTES"), guard(within(64..=1514), "not 64 to 1514"), fallback(64), display_fallback)]
+    #[bpaf(short('S'), argument("BYTES"), last, guard(within(64..=1514), "not 64 to 1514"), fallback(64), display_fallback)]
     size: usize,
 }
 
@@ -87,8 +90,12 @@ impl Options {
         if self.compress && self.strides {
             return Err("--compress is for queues without --strides".into());
         }
-        match self.device[..] {
+        match self.devices.names[..] {
             [DeviceName::Model] => {
+                let model = self.devices.model;
+                if model.port() == ModelPort::Infiniband {
+                    return Err("--model-port: frames need Ethernet ports".into());
+                }
                 let stream = Stream {
                     frames: self.frames,
                     size: self.size,
@@ -96,12 +103,16 @@ impl Options {
                     seed: 1,
                     foreign: false,
                 };
-                let passed = Bed::new().run(&self.forwarding(), stream, show)?;
+                let passed = Bed::with(|unit| Config::card(model.card(), unit)).run(
+                    &self.forwarding(),
+                    stream,
+                    show,
+                )?;
                 println!("{passed}");
                 Ok(())
             }
             [DeviceName::Vfio(one), DeviceName::Vfio(other)] => {
-                let open = |address| Result::Ok(DevicePlatform::from(VfioDevice::open(address)?));
+                let open = |address| Result::Ok(DevicePlatform::from(devices::open(address, 0)?));
                 let ports = [open(one)?, open(other)?];
                 let mut left = self.seconds;
                 self.forwarding().run(ports, &mut |rates| {

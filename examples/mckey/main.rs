@@ -42,30 +42,30 @@ const SOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 )]
 struct Options {
     /// The multicast group, 239.192.7.1 if not given.
-    #[bpaf(short('m'), argument("ADDRESS"))]
+    #[bpaf(short('m'), argument("ADDRESS"), last, optional)]
     group: Option<IpAddr>,
     /// The multicast group by its GID, which is joined without resolving an address, in place of -m.
-    #[bpaf(short('M'), argument("GID"))]
+    #[bpaf(short('M'), argument("GID"), last, optional)]
     unmapped: Option<Ipv6Addr>,
     /// Act as the sender.
-    #[bpaf(short('s'))]
+    #[bpaf(short('s'), switch, last)]
     sender: bool,
     /// This end's address; the receiver's, if both ends are here. On an InfiniBand port it may be gid:GID, and gid alone for
     /// whichever the port has; the group is not resolved then.
-    #[bpaf(short('b'), argument("ADDRESS"))]
+    #[bpaf(short('b'), argument("ADDRESS"), last, optional)]
     bind: Option<Host>,
     #[bpaf(external)]
     amount: Amount,
     /// Port space: udp (0x0111), which is the default, or ipoib (0x0002).
     #[bpaf(
         short('p'),
-        argument::<String>("SPACE"),
+        argument::<String>("SPACE"), last,
         parse(datagrams::parse_port_space),
         fallback(PortSpace::Udp)
     )]
     port_space: PortSpace,
     /// The sender joins as a send-only full member, which is not reported to switches.
-    #[bpaf(short('o'))]
+    #[bpaf(short('o'), switch, last)]
     send_only: bool,
     #[bpaf(external)]
     cards: Cards,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bareverbs_command_line::{
-    EMPTY, List, Named, PORTS, all_within, concat, is_path, is_port, listed, within,
+    EMPTY, List, Named, PORTS, all_within, is_path, is_port, listed, within,
 };
 use bpaf::Bpaf;
 
@@ -21,6 +21,7 @@ use bareverbs_examples::ends::{Ends, ends};
 #[derive(Bpaf, Debug, Clone)]
 #[bpaf(
     options,
+    guard(|it| it.plot.is_none() || !it.ends.server, "--plot is for the client, which has the results"),
     guard(|it| it.iters.is_none() || it.duration.is_none(), "--iters and --duration cannot be used together")
 )]
 pub(crate) struct Options {
@@ -30,6 +31,7 @@ pub(crate) struct Options {
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(18515),
         display_fallback
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) port: u16,
     /// Operations to measure, with commas between them: write (RDMA WRITE), read (RDMA READ), send (SEND), fetch_add (ATOMIC
     /// fetch and add), cmp_swap (ATOMIC compare and swap); all of them if not given.
-    #[bpaf(long, argument::<List<Verb>>("VERB"), many, map(concat))]
+    #[bpaf(long, argument::<List<Verb>>("VERB"), last, map(List::parts), fallback(Vec::new()))]
     pub(crate) verbs: Vec<Verb>,
     /// What to measure of them, with commas between: bw (bandwidth and message rate, with DEPTH messages in flight), lat
     /// (latency of one message alone: half of what there and back take, or until the answer of a READ or an atomic), load
@@ -45,8 +47,8 @@ pub(crate) struct Options {
     #[bpaf(
         long,
         argument::<List<Kind>>("TEST"),
-        some("no test"),
-        map(concat),
+        last,
+        map(List::parts),
         fallback(vec![Kind::Bw, Kind::Lat]),
         format_fallback(listed)
     )]
@@ -56,8 +58,8 @@ pub(crate) struct Options {
         short('S'),
         long,
         argument::<List<u32>>("BYTES"),
-        some("no size"),
-        map(concat),
+        last,
+        map(List::parts),
         guard(all_within(1..=MAX_SIZE), "not 1 to 8388608"),
         fallback(vec![2, 8, 64, 512, 4096, 65536]),
         format_fallback(listed)
@@ -68,8 +70,8 @@ pub(crate) struct Options {
         short('t'),
         long,
         argument::<List<u32>>("DEPTH"),
-        some("no depth"),
-        map(concat),
+        last,
+        map(List::parts),
         guard(all_within(1..=MAX_DEPTH), "not 1 to 1024"),
         fallback(vec![1, 16, 128]),
         format_fallback(listed)
@@ -79,7 +81,7 @@ pub(crate) struct Options {
     #[bpaf(
         short('n'),
         long,
-        argument("MESSAGES"),
+        argument("MESSAGES"), last,
         guard(within(10..=10_000_000), "not 10 to 10000000"),
         optional
     )]
@@ -88,18 +90,20 @@ pub(crate) struct Options {
     #[bpaf(
         short('D'),
         long,
-        argument("SECONDS"),
+        argument("SECONDS"), last,
         guard(within(1..=86_400), "not 1 to 86400"),
         optional
     )]
     pub(crate) duration: Option<u32>,
     /// Bandwidth with both ends sending at the same time; what is printed is the sum.
-    #[bpaf(short('b'), long)]
+    #[bpaf(short('b'), long, switch, last)]
     pub(crate) bidirectional: bool,
     /// Prints JSON.
+    #[bpaf(switch, last)]
     pub(crate) json: bool,
-    /// Draws the results into this file (SVG).
-    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
+    /// Draws the results into this file, which any browser shows (SVG): bandwidth, message rate, and latency with its
+    /// percentiles.
+    #[bpaf(long, argument("FILE"), last, guard(is_path, EMPTY), optional)]
     pub(crate) plot: Option<PathBuf>,
 }
 

@@ -111,20 +111,17 @@ fn the_command_line_is_sound() {
 }
 
 #[test]
-fn lists_have_commas_and_come_again() {
+fn lists_have_commas_and_the_last_one_counts() {
     assert_eq!(options("").sizes, [2, 8, 64, 512, 4096, 65536]);
     assert_eq!(options("").depth, [1, 16, 128]);
     assert_eq!(options("").tests, [Kind::Bw, Kind::Lat]);
-    assert_eq!(options("-S2,4 --sizes 8388608").sizes, [2, 4, 8_388_608]);
-    assert_eq!(options("-t 1 -t=1024").depth, [1, 1024]);
+    assert_eq!(options("-S 64 --sizes 2,8388608").sizes, [2, 8_388_608]);
+    assert_eq!(options("-t 1 -t=1,1024").depth, [1, 1024]);
     assert_eq!(
         options("--verbs write,cmp_swap").verbs,
         [Verb::Write, Verb::CmpSwap]
     );
-    assert_eq!(
-        options("--tests load --tests=bw").tests,
-        [Kind::Load, Kind::Bw]
-    );
+    assert_eq!(options("--tests lat,load").tests, [Kind::Lat, Kind::Load]);
     for line in [
         "-S 0",
         "-S 2,0",
@@ -137,11 +134,11 @@ fn lists_have_commas_and_come_again() {
         "-D 0",
         "-D 86401",
         "-n 10 -D 5",
-        "-n 10 --iters 10",
         "--verbs Write",
         "--verbs write,",
         "--tests x",
         "--plot=",
+        "--plot p -s -a 10.0.0.1",
         "-sc",
     ] {
         parse_line(&cli::options(), line).expect_err(line);

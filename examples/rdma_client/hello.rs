@@ -34,15 +34,16 @@ pub(crate) const REPLY: &Message = b"good evening. :(";
 #[bpaf(options)]
 pub(crate) struct Options {
     /// The server's address.
-    #[bpaf(short('s'), argument("ADDRESS"))]
+    #[bpaf(short('s'), argument("ADDRESS"), last, optional)]
     server: Option<Host>,
     /// The client's address.
-    #[bpaf(short('b'), argument("ADDRESS"))]
+    #[bpaf(short('b'), argument("ADDRESS"), last, optional)]
     client: Option<Host>,
     /// Port.
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7471),
         display_fallback

@@ -53,31 +53,38 @@ pub(crate) struct Options {
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7174),
         display_fallback
     )]
     pub(crate) port: u16,
     /// Ping-pongs; the server goes on until the client disconnects.
-    #[bpaf(short('C'), argument("COUNT"), fallback(10_000), display_fallback)]
+    #[bpaf(
+        short('C'),
+        argument("COUNT"),
+        last,
+        fallback(10_000),
+        display_fallback
+    )]
     pub(crate) count: u32,
     /// Connections, one after the other: of a client, each with its ping-pongs; of a server, before it ends; 1 if not given.
-    #[bpaf(long, argument("COUNT"), guard(within(1..), "less than 1"), optional)]
+    #[bpaf(long, argument("COUNT"), last, guard(within(1..), "less than 1"), optional)]
     pub(crate) times: Option<u32>,
     /// Serve any number of clients, one after the other, until the program is ended. One that says nothing for 30 seconds has
     /// to make way.
-    #[bpaf(short('P'))]
+    #[bpaf(short('P'), switch, last)]
     pub(crate) persistent: bool,
     /// Reject connections, with this text.
-    #[bpaf(argument("TEXT"))]
+    #[bpaf(argument("TEXT"), last, optional)]
     pub(crate) reject: Option<String>,
     /// Ask for a connection with this text, which rping's server has no use for, but perhaps another one.
-    #[bpaf(argument("TEXT"))]
+    #[bpaf(argument("TEXT"), last, optional)]
     pub(crate) private_data: Option<String>,
     /// Bytes of a message.
     #[bpaf(
         short('S'),
-        argument("BYTES"),
+        argument("BYTES"), last,
         guard(within(26..=64 << 20), "not 26 to 67108864"),
         fallback(4096),
         display_fallback
@@ -86,15 +93,16 @@ pub(crate) struct Options {
     /// Where messages lie: "region", in registered memory; "window", behind a window of type 2, bound for each
     /// message and invalidated then; "indirect", in two regions behind one indirect key, which is opened and closed by work
     /// requests; "device", in memory of the card. The server has a region behind no window.
-    #[bpaf(argument("KIND"), fallback(MemoryKind::Region))]
+    #[bpaf(argument("KIND"), last, fallback(MemoryKind::Region))]
     pub(crate) memory: MemoryKind,
     /// Verify every byte; always on when both ends run here.
-    #[bpaf(short('V'))]
+    #[bpaf(short('V'), switch, last)]
     pub(crate) validate: bool,
     /// Print every ping.
-    #[bpaf(short('v'))]
+    #[bpaf(short('v'), switch, last)]
     pub(crate) verbose: bool,
     /// Print the results as JSON, and nothing else on standard output.
+    #[bpaf(switch, last)]
     pub(crate) json: bool,
 }
 

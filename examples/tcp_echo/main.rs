@@ -46,20 +46,27 @@ struct Options {
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7471),
         display_fallback
     )]
     port: u16,
     /// Port of the TCP service. 7 if not given, as the service of echoes has, or 5201, as iperf3's has.
-    #[bpaf(short('t'), argument("PORT"), guard(is_port, PORTS), optional)]
+    #[bpaf(short('t'), argument("PORT"), last, guard(is_port, PORTS), optional)]
     tcp_port: Option<u16>,
     /// Bytes that the client sends over TCP.
-    #[bpaf(short('S'), argument("BYTES"), fallback(1_000_000), display_fallback)]
+    #[bpaf(
+        short('S'),
+        argument("BYTES"),
+        last,
+        fallback(1_000_000),
+        display_fallback
+    )]
     size: usize,
     /// Messages that the client sends over RDMA meanwhile, each over a separate connection. A server ends after so
     /// many, if its TCP client has gone as well.
-    #[bpaf(short('C'), argument("COUNT"), fallback(10), display_fallback)]
+    #[bpaf(short('C'), argument("COUNT"), last, fallback(10), display_fallback)]
     messages: u32,
     /// Instead of sending back what comes over TCP, be the server of so many tests by iperf3's client. There are no
     /// messages over RDMA then.

@@ -31,22 +31,23 @@ struct Options {
     #[bpaf(external)]
     amount: Amount,
     /// Type of service.
-    #[bpaf(short('t'), argument("TOS"))]
+    #[bpaf(short('t'), argument("TOS"), last, optional)]
     tos: Option<u8>,
     /// Exponent of the time that an acknowledgement may take: 4.096 µs times 2 to it.
-    #[bpaf(short('a'), argument("EXPONENT"), guard(within(..=31), "more than 31"), optional)]
+    #[bpaf(short('a'), argument("EXPONENT"), last, guard(within(..=31), "more than 31"), optional)]
     ack_timeout: Option<u8>,
     /// Port.
     #[bpaf(
         short('p'),
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7471),
         display_fallback
     )]
     port: u16,
     /// Move to another event channel before it ends.
-    #[bpaf(short('m'))]
+    #[bpaf(short('m'), switch, last)]
     migrate: bool,
 }
 

@@ -27,7 +27,6 @@ fn what_is_out_of_range_is_refused() {
         "-a 32",
         "-t 256",
         "-p 0",
-        "-m -m",
         "-m 256",
     ] {
         parse_line(&options(), line).expect_err(line);

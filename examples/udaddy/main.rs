@@ -32,12 +32,12 @@ struct Options {
     #[bpaf(external)]
     amount: Amount,
     /// Type of service.
-    #[bpaf(short('t'), argument("TOS"))]
+    #[bpaf(short('t'), argument("TOS"), last, optional)]
     tos: Option<u8>,
     /// Port space: udp (0x0111), which is the default, or ipoib (0x0002).
     #[bpaf(
         short('p'),
-        argument::<String>("SPACE"),
+        argument::<String>("SPACE"), last,
         parse(datagrams::parse_port_space),
         fallback(PortSpace::Udp)
     )]
@@ -46,6 +46,7 @@ struct Options {
     #[bpaf(
         long,
         argument("PORT"),
+        last,
         guard(is_port, PORTS),
         fallback(7174),
         display_fallback

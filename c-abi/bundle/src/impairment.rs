@@ -12,31 +12,31 @@ use connectx_model::link::setting::{self, Fault};
 ))]
 pub struct Impairment {
     /// This share of the frames is lost, as in 1% or 0.01; a thousandth is the smallest, here and below.
-    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("loss", text)), optional)]
+    #[bpaf(long, argument::<String>("SHARE"), last, parse(|text| check("loss", text)), optional)]
     loss: Option<String>,
     /// This share of the frames comes twice.
-    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("duplicate", text)), optional)]
+    #[bpaf(long, argument::<String>("SHARE"), last, parse(|text| check("duplicate", text)), optional)]
     duplicate: Option<String>,
     /// This share of the frames is overtaken by one to four later ones.
-    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("reorder", text)), optional)]
+    #[bpaf(long, argument::<String>("SHARE"), last, parse(|text| check("reorder", text)), optional)]
     reorder: Option<String>,
     /// One to three bits of this share of the frames are flipped.
-    #[bpaf(long, argument::<String>("SHARE"), parse(|text| check("corrupt", text)), optional)]
+    #[bpaf(long, argument::<String>("SHARE"), last, parse(|text| check("corrupt", text)), optional)]
     corrupt: Option<String>,
     /// Every frame comes so much later, as in 50us, 5ms or 1s.
-    #[bpaf(long, argument::<String>("TIME"), parse(|text| check("latency", text)), optional)]
+    #[bpaf(long, argument::<String>("TIME"), last, parse(|text| check("latency", text)), optional)]
     delay: Option<String>,
     /// Any of them in one list, in the words of the examples' --fault: loss=0.01,latency=50us,…
-    #[bpaf(long, argument::<String>("KIND=VALUE,..."), parse(faults), optional)]
+    #[bpaf(long, argument::<String>("KIND=VALUE,..."), last, parse(faults), optional)]
     fault: Option<String>,
     /// Decides which frames; the library's log says which number it took without.
-    #[bpaf(argument("NUMBER"))]
+    #[bpaf(argument("NUMBER"), last, optional)]
     fault_seed: Option<u64>,
     /// The cables of the models are pulled out so long after the first device was opened.
-    #[bpaf(long, argument::<String>("TIME"), parse(time), optional)]
+    #[bpaf(long, argument::<String>("TIME"), last, parse(time), optional)]
     cable_out_after: Option<String>,
     /// And plugged in again after this time; without, they stay out.
-    #[bpaf(long, argument::<String>("TIME"), parse(time), optional)]
+    #[bpaf(long, argument::<String>("TIME"), last, parse(time), optional)]
     cable_out_for: Option<String>,
 }
 

@@ -13,6 +13,12 @@ use bpaf::{Args, OptionParser, ParseFailure};
 /// The exit code of a program whose command line is wrong, as `getopt`'s programs have it.
 const USAGE: u8 = 2;
 
+/// Lets the process end by SIGPIPE, without a word, when it prints into a pipe that nobody reads any more, as programs that are
+/// not in Rust do. It is for programs without streams to other processes: those report a peer that has gone.
+pub fn end_at_a_closed_pipe() {
+    sigpipe::reset();
+}
+
 /// Parses the command line of the program with this name.
 ///
 /// # Errors
@@ -37,6 +43,7 @@ pub fn parse_words<T>(
     let parsed = parser.run_inner(Args::from(words).set_name(name));
     parsed.map_err(|failure| match failure {
         ParseFailure::Stdout(text, _) => {
+            end_at_a_closed_pipe();
             print!("{}", text.monochrome(true));
             ExitCode::SUCCESS
         }
@@ -66,7 +73,8 @@ pub fn parse_line<T>(parser: &OptionParser<T>, line: &str) -> Result<T, String> 
     })
 }
 
-/// A value with commas between its parts: `argument::<List<T>>` with `many` or `some`, and then `map(concat)`.
+/// A value with commas between its parts: `argument::<List<T>>` with `last` and `map(List::parts)`; or with `many` and
+/// `map(concat)`, if all that are given add up.
 #[derive(Debug, Clone)]
 pub struct List<T>(Vec<T>);
 
@@ -79,6 +87,13 @@ impl<T: FromStr<Err: Display>> FromStr for List<T> {
                 .map_err(|error: T::Err| format!("{part:?}: {error}"))
         });
         parts.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl<T> List<T> {
+    /// The parts.
+    pub fn parts(self) -> Vec<T> {
+        self.0
     }
 }
 

@@ -11,11 +11,11 @@ use crate::program::{Cards, Program, Roles, cards};
 #[derive(Bpaf, Debug, Clone)]
 pub struct Addresses {
     /// The server's address: here is a client, unless both ends are here.
-    #[bpaf(short('s'), argument("ADDRESS"))]
+    #[bpaf(short('s'), argument("ADDRESS"), last, optional)]
     pub server: Option<Host>,
     /// This end's address. On an InfiniBand port it may be gid:GID, and gid alone for whichever the port has; the server's may
     /// be one as well.
-    #[bpaf(short('b'), argument("ADDRESS"))]
+    #[bpaf(short('b'), argument("ADDRESS"), last, optional)]
     pub bind: Option<Host>,
     #[bpaf(external)]
     pub cards: Cards,

@@ -12,17 +12,17 @@ use crate::program::{Cards, Program, Roles, cards_with_letter};
 #[bpaf(guard(|ends| !(ends.server && ends.client), "-s and -c cannot be used together"))]
 pub struct Ends {
     /// Act as the server.
-    #[bpaf(short('s'))]
+    #[bpaf(short('s'), switch, last)]
     pub server: bool,
     /// Act as the client.
-    #[bpaf(short('c'))]
+    #[bpaf(short('c'), switch, last)]
     pub client: bool,
     /// Address: of the server to connect to, or to listen on. On an InfiniBand port it may be gid:GID, and gid alone for this
     /// end's.
-    #[bpaf(short('a'), argument("ADDRESS"))]
+    #[bpaf(short('a'), argument("ADDRESS"), last, optional)]
     pub address: Option<Host>,
     /// This end's address, for a client on a card or a link; a server has the one that it listens on.
-    #[bpaf(short('I'), argument("ADDRESS"))]
+    #[bpaf(short('I'), argument("ADDRESS"), last, optional)]
     pub source: Option<Host>,
     #[bpaf(external(cards_with_letter))]
     pub cards: Cards,

@@ -25,7 +25,7 @@ pub struct Amount {
     /// Queue pairs of each end.
     #[bpaf(
         short('c'),
-        argument("COUNT"),
+        argument("COUNT"), last,
         guard(within(1..=10_000), "not 1 to 10000"),
         fallback(1),
         display_fallback
@@ -34,7 +34,7 @@ pub struct Amount {
     /// Messages of each queue pair, each way if they go both ways; all posted at once.
     #[bpaf(
         short('C'),
-        argument("COUNT"),
+        argument("COUNT"), last,
         guard(within(..=8192), "more than 8192"),
         fallback(10),
         display_fallback
@@ -43,7 +43,7 @@ pub struct Amount {
     /// Bytes of a message. One packet has to hold a datagram.
     #[bpaf(
         short('S'),
-        argument("BYTES"),
+        argument("BYTES"), last,
         guard(within(..=16 << 20), "more than 16777216"),
         fallback(100),
         display_fallback

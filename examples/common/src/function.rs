@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use bareverbs_node::verbs::{Config, Device, PortAttr, PortState};
-use bareverbs_node::vfio::VfioDevice;
-use bareverbs_node::{
-    DeviceName, DevicePlatform, DeviceStorage, PageChunks, Result, wait_for_link,
-};
+use bareverbs_node::vfio::PciAddress;
+use bareverbs_node::{DevicePlatform, DeviceStorage, PageChunks, Result, wait_for_link};
 
-/// Opens the function that `BAREVERBS_DEVICE` names, and runs a program on it once its port is active.
+use crate::devices;
+
+/// Opens a function, and runs a program on it once its port is active.
 pub fn with_function<T>(
+    address: PciAddress,
     patience: Duration,
     run: impl FnOnce(&Device<'_, DevicePlatform>, PortAttr) -> Result<T>,
 ) -> Result<T> {
-    let [DeviceName::Vfio(address)] = DeviceName::from_env()?[..] else {
-        return Err("BAREVERBS_DEVICE names no function: a model alone has no subnet".into());
-    };
-    let platform = DevicePlatform::from(VfioDevice::open(address)?);
+    let platform = DevicePlatform::from(devices::open(address, 0)?);
     let mut chunks = PageChunks::new(256);
     loop {
         let mut memory = DeviceStorage::for_connections(4, chunks.allocate());

@@ -6,12 +6,14 @@ pub mod addresses;
 pub mod channel;
 pub mod datagrams;
 pub mod dead_address;
+pub mod devices;
 pub mod echo_clients;
 pub mod ends;
 pub mod exchange;
 pub mod function;
 pub mod plugged;
 pub mod program;
+pub mod progress;
 pub mod times;
 
 pub use bareverbs_node::Result;

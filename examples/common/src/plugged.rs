@@ -1,14 +1,16 @@
-//! The built-in device model with one port, and what that port is plugged into.
+//! The built-in device model: the card that it is, its port, and what that port is plugged into.
 
 use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use bareverbs_command_line::{EMPTY, List, Named, concat, is_path};
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World};
+use bareverbs_node::{DevicePlatform, PORT_VARIABLE};
 use bpaf::Bpaf;
 use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::{self, Fault, Shown};
@@ -46,6 +48,62 @@ impl fmt::Display for ModelPort {
     }
 }
 
+/// What the model is.
+#[derive(Bpaf, Debug, Clone, Copy)]
+pub struct Model {
+    /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
+    /// connectx-5, which is the default, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
+    #[bpaf(argument("NAME"), last, optional)]
+    card: Option<Card>,
+    /// With --device model: the link layer of its port, ethernet, which is the default, or infiniband. An InfiniBand port is
+    /// set up as by a subnet manager, and in the group of IP over InfiniBand.
+    #[bpaf(long, env(PORT_VARIABLE), argument("LAYER"), last, optional)]
+    model_port: Option<ModelPort>,
+}
+
+impl Model {
+    /// Whether something about it was asked for.
+    pub fn is_given(&self) -> bool {
+        self.card.is_some() || self.model_port.is_some()
+    }
+
+    /// The card that it is.
+    pub fn card(&self) -> Card {
+        self.card.unwrap_or(Card::ConnectX5)
+    }
+
+    /// The link layer of its port.
+    pub fn port(&self) -> ModelPort {
+        self.model_port.unwrap_or(ModelPort::Ethernet)
+    }
+
+    /// The one that is number `unit`.
+    pub fn config(&self, unit: u8) -> Config {
+        let card = Config::card(self.card(), unit);
+        match self.port() {
+            ModelPort::Ethernet => card,
+            ModelPort::Infiniband => infiniband_port(card, unit),
+        }
+    }
+
+    /// What joins two ports.
+    pub fn network(&self) -> Box<dyn Link> {
+        match self.port() {
+            ModelPort::Ethernet => Box::new(Cable::new()),
+            ModelPort::Infiniband => Subnet::of_numbered().link(2),
+        }
+    }
+
+    /// Two of them, numbers 1 and 2, joined.
+    pub fn pair(&self, interrupts: bool) -> [DevicePlatform; 2] {
+        let builder = Builder::with_link(self.network(), 0)
+            .function(self.config(1))
+            .function(self.config(2));
+        let world = Arc::new(builder.interrupts(interrupts.into()).threaded());
+        [0, 1].map(|index| DevicePlatform::model(&world, index))
+    }
+}
+
 /// What the port of the model is plugged into, if not into another one's.
 #[derive(Bpaf, Debug, Clone)]
 #[bpaf(
@@ -54,55 +112,25 @@ impl fmt::Display for ModelPort {
     guard(|it| !it.faults.is_empty() || it.fault_seed.is_none(), "--fault-seed needs --fault")
 )]
 pub struct Plugged {
-    /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
-    /// connectx-5, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
-    #[bpaf(argument("NAME"), fallback(Card::ConnectX5), display_fallback)]
-    pub card: Card,
-    /// With --device model: the link layer of its port, ethernet or infiniband. An InfiniBand port is set up as by a subnet
-    /// manager, and in the group of IP over InfiniBand.
-    #[bpaf(
-        long,
-        argument("LAYER"),
-        fallback(ModelPort::Ethernet),
-        display_fallback
-    )]
-    pub model_port: ModelPort,
     /// With --device model and one end: the wire that leads to the other end, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
-    #[bpaf(argument("FAMILY:LOCAL,REMOTE"))]
+    #[bpaf(argument("FAMILY:LOCAL,REMOTE"), last, optional)]
     pub link: Option<Address>,
     /// Record what passes that wire, in this pcap file; it is whole whenever the process is killed.
-    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("FILE"), last, guard(is_path, EMPTY), optional)]
     pcap: Option<PathBuf>,
     /// Faults of frames on that wire: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to
     /// 1), and max-delay with the longest delay, as in loss=0.01,delay=0.1,max-delay=5ms.
     #[bpaf(long("fault"), argument::<List<Fault>>("KIND=VALUE"), many, map(concat))]
     faults: Vec<Fault>,
     /// Decides which frames; printed, and random if not given.
-    #[bpaf(argument("FAULT_SEED"))]
+    #[bpaf(argument("FAULT_SEED"), last, optional)]
     fault_seed: Option<u64>,
 }
 
 impl Plugged {
-    /// A model that is number `unit`.
-    pub fn model(&self, unit: u8) -> Config {
-        let card = Config::card(self.card, unit);
-        match self.model_port {
-            ModelPort::Ethernet => card,
-            ModelPort::Infiniband => infiniband_port(card, unit),
-        }
-    }
-
-    /// What joins two ports.
-    pub fn network(&self) -> Box<dyn Link> {
-        match self.model_port {
-            ModelPort::Ethernet => Box::new(Cable::new()),
-            ModelPort::Infiniband => Subnet::of_numbered().link(2),
-        }
-    }
-
     /// The world around a model that is number `unit`: its MAC address is 02:c9:00:00:00:UNIT.
-    pub fn world(&self, unit: u8, interrupts: bool) -> Result<World> {
+    pub fn world(&self, model: Model, unit: u8, interrupts: bool) -> Result<World> {
         let address = self.link.as_ref().ok_or(
             "on the model both ends run in one process: leave -s and -c away, say with --link where the other end is, or \
              name a card with --device vfio:BDF",
@@ -110,14 +138,14 @@ impl Plugged {
         let wire = Wire::open(0, address).map_err(|error| format!("{address}: {error}"))?;
         let link: Box<dyn Link> = match &self.pcap {
             Some(path) => {
-                let capture = File::create(path).and_then(|file| match self.model_port {
-                    ModelPort::Ethernet => Capture::new(self.network(), file),
-                    ModelPort::Infiniband => Capture::infiniband(self.network(), file),
+                let capture = File::create(path).and_then(|file| match model.port() {
+                    ModelPort::Ethernet => Capture::new(model.network(), file),
+                    ModelPort::Infiniband => Capture::infiniband(model.network(), file),
                 });
                 eprintln!("recording to {}: {PAGE} has how to read it", path.display());
                 Box::new(capture.map_err(|error| format!("{}: {error}", path.display()))?)
             }
-            None => self.network(),
+            None => model.network(),
         };
         let mut rates = setting::none();
         for fault in &self.faults {
@@ -129,7 +157,7 @@ impl Plugged {
             eprintln!("faults {}, --fault-seed {seed}", Shown(rates));
         }
         let world = Builder::with_link(link, seed)
-            .function(self.model(unit))
+            .function(model.config(unit))
             .exit(wire)
             .interrupts(u16::from(interrupts))
             .threaded();

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use bareverbs::verbs::{Gid, Mac, Mtu, Platform, RoceVersion};
-use bareverbs_command_line::{List, concat, listed, parse, within};
-use bareverbs_in_process::Builder;
-use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
+use bareverbs_command_line::{end_at_a_closed_pipe, parse, within};
+use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{
-    About, Address, Cm, DEFAULT_PKEY, DEVICE_VARIABLE, DeviceName, DevicePlatform, Host, Node,
-    NodeAddress, Options,
+    About, Address, Cm, DEFAULT_PKEY, DeviceName, DevicePlatform, Host, Node, NodeAddress, Options,
 };
 use bpaf::{Bpaf, OptionParser, Parser, construct, long, parsers::NamedArg};
 
 use crate::Result;
+use crate::devices::{self, Devices, devices};
 use crate::plugged::{Plugged, plugged};
 
 /// The cards, and how they are used.
@@ -27,43 +26,39 @@ pub struct Cards {
 
 /// The cards, and how they are used.
 #[derive(Bpaf, Debug, Clone)]
+#[bpaf(guard(
+    |it| it.plugged.link.is_none() || it.devices.is_model(),
+    "--link is for the model, and --device names a card"
+))]
 struct Nodes {
-    /// The card: "model", or "vfio:BDF" for the function at this PCI address; two of them with a comma between, if both
-    /// ends are to run here.
-    #[bpaf(
-        long,
-        env(DEVICE_VARIABLE),
-        argument::<List<DeviceName>>("DEVICE"),
-        some("no device"),
-        map(concat),
-        fallback(vec![DeviceName::Model]),
-        format_fallback(listed)
-    )]
-    device: Vec<DeviceName>,
+    #[bpaf(external)]
+    devices: Devices,
     #[bpaf(external)]
     plugged: Plugged,
     /// Sleep until the card raises an interrupt, instead of polling it.
+    #[bpaf(switch, last)]
     interrupts: bool,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than ours waits.
+    #[bpaf(switch, last)]
     patient: bool,
     /// So many bits of this end's address are those of all hosts on its link; 24 of IPv4, 64 of IPv6 if not given.
-    #[bpaf(argument("BITS"))]
+    #[bpaf(argument("BITS"), last, optional)]
     prefix: Option<u8>,
     /// The router to hosts that are not on the link.
-    #[bpaf(argument("ADDRESS"))]
+    #[bpaf(argument("ADDRESS"), last, optional)]
     gateway: Option<IpAddr>,
     /// The VLAN that the address is in; on Ethernet.
-    #[bpaf(long, argument("ID"), guard(within(1..=4094), "not 1 to 4094"), optional)]
+    #[bpaf(long, argument("ID"), last, guard(within(1..=4094), "not 1 to 4094"), optional)]
     vlan: Option<u16>,
     /// This end's MAC address, for a virtual function that was given none.
-    #[bpaf(long, argument::<String>("MAC"), parse(parse_mac), optional)]
+    #[bpaf(long, argument::<String>("MAC"), last, parse(parse_mac), optional)]
     mac: Option<Mac>,
     /// The version of RoCE, 1 or 2; on Ethernet. 2 if not given.
-    #[bpaf(long, argument::<u8>("VERSION"), parse(parse_roce_version), optional)]
+    #[bpaf(long, argument::<u8>("VERSION"), last, parse(parse_roce_version), optional)]
     roce_version: Option<RoceVersion>,
     /// The partition of an IP address on InfiniBand, as in 0x8001.
-    #[bpaf(long, argument::<String>("P_KEY"), parse(parse_pkey), fallback(DEFAULT_PKEY))]
+    #[bpaf(long, argument::<String>("P_KEY"), last, parse(parse_pkey), fallback(DEFAULT_PKEY))]
     pkey: u16,
 }
 
@@ -85,6 +80,7 @@ fn cards_with(mtu: NamedArg) -> impl Parser<Cards> {
              which fits the frames of 1500 bytes that networks carry by default.",
         )
         .argument("BYTES")
+        .last()
         .parse(parse_mtu)
         .optional();
     construct!(Cards { nodes, mtu })
@@ -222,20 +218,27 @@ pub trait Program: Sync {
 impl Cards {
     /// Whether one end only can run here: there is one card, or a way to the other end's.
     pub fn one(&self) -> bool {
-        self.nodes.plugged.link.is_some() || matches!(self.nodes.device[..], [DeviceName::Vfio(_)])
+        self.nodes.plugged.link.is_some()
+            || matches!(self.nodes.devices.names[..], [DeviceName::Vfio(_)])
+    }
+
+    /// What they are, for a report.
+    pub fn shown(&self) -> String {
+        let Devices { names, model } = &self.nodes.devices;
+        if self.nodes.devices.is_model() {
+            let (card, port) = (model.card(), model.port());
+            return format!("on a model of {card} with {port}, not on a card");
+        }
+        let cards: Vec<String> = names.iter().map(DeviceName::to_string).collect();
+        format!("on {}", cards.join(" and "))
     }
 
     /// Runs a program's ends. What the client found out, if it ran here.
     pub fn run<A: Program>(&self, program: &A, roles: Roles) -> Result<Option<A::Found>> {
         roles.check()?;
-        match (&self.nodes.device[..], roles) {
+        match (&self.nodes.devices.names[..], roles) {
             ([DeviceName::Model], Roles::Both { client, server }) => {
-                let plugged = &self.nodes.plugged;
-                let builder = Builder::with_link(plugged.network(), 0)
-                    .function(plugged.model(1))
-                    .function(plugged.model(2));
-                let world = Arc::new(builder.interrupts(self.nodes.interrupts.into()).threaded());
-                let platforms = [0, 1].map(|index| DevicePlatform::model(&world, index));
+                let platforms = self.nodes.devices.model.pair(self.nodes.interrupts);
                 self.run_both(program, [client, server], platforms)
                     .map(Some)
             }
@@ -254,7 +257,11 @@ impl Cards {
             ([DeviceName::Model], Roles::Server(_) | Roles::Client { .. }) => {
                 // They differ, so that two processes can be wired together.
                 let unit = if let Roles::Server(_) = roles { 1 } else { 2 };
-                let world = Arc::new(self.nodes.plugged.world(unit, self.nodes.interrupts)?);
+                let world = Arc::new(self.nodes.plugged.world(
+                    self.nodes.devices.model,
+                    unit,
+                    self.nodes.interrupts,
+                )?);
                 self.run_one(program, roles, DevicePlatform::model(&world, 0), "model")
             }
             _ => Err("--device: one card for one end, two for both, or the model".into()),
@@ -262,12 +269,7 @@ impl Cards {
     }
 
     fn open(&self, card: PciAddress) -> Result<DevicePlatform> {
-        let vectors = if self.nodes.interrupts {
-            vfio::Options::with_vectors(1)
-        } else {
-            vfio::Options::default()
-        };
-        Ok(VfioDevice::open_with(card, vectors)?.into())
+        Ok(devices::open(card, u16::from(self.nodes.interrupts))?.into())
     }
 
     /// Where a node is, by the host that it is. What is about the network is for IP addresses.
@@ -310,6 +312,9 @@ impl Cards {
         [client, server]: [Option<Host>; 2],
         mut platforms: [DevicePlatform; 2],
     ) -> Result<A::Found> {
+        if self.nodes.mac.is_some() {
+            return Err("--mac is for one end, and both run here".into());
+        }
         let server = server.unwrap_or(Host::from([10, 0, 0, 1]));
         let client = client.unwrap_or(match server {
             Host::Ip(IpAddr::V4(address)) => (u32::from(address) ^ 3).to_be_bytes().into(),
@@ -408,6 +413,7 @@ pub fn main<A, T>(
     options: &OptionParser<A>,
     run: impl FnOnce(&A) -> Result<T>,
 ) -> ExitCode {
+    end_at_a_closed_pipe();
     let filter = format!("error,{}=warn", bareverbs::cm::ip::WAITING_LOG);
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
     let options = match parse(name, options) {
@@ -421,6 +427,11 @@ pub fn main<A, T>(
             ExitCode::FAILURE
         }
     }
+}
+
+/// The whole of a short program that takes the options of [`Devices`] and no others, with what `--help` begins with.
+pub fn on_devices(name: &str, about: &str, run: impl FnOnce(&Devices) -> Result<()>) -> ExitCode {
+    main(name, &devices().to_options().descr(about), run)
 }
 
 /// Prints why a program failed, unless that was printed when it came up.

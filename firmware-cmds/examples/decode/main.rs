@@ -11,33 +11,34 @@
 mod assemble;
 mod report;
 
+use bareverbs_command_line::{end_at_a_closed_pipe, parse};
 use bareverbs_firmware_cmds::decode::Show;
+use bpaf::Bpaf;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Shows the mlx5 commands in a kernel log, or in a trace of this library, field by field.
+#[derive(Bpaf)]
+#[bpaf(options)]
+struct Options {
+    /// Show fields that are zero, too.
+    #[bpaf(switch, last)]
+    all: bool,
+    /// The log; standard input if not given.
+    #[bpaf(positional("FILE"), optional)]
+    file: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
-    let mut show = Show::NonZero;
-    let mut file = None;
-    for argument in std::env::args().skip(1) {
-        match argument.as_str() {
-            "--all" => show = Show::All,
-            "--help" | "-h" => {
-                println!("decode [--all] [FILE]: shows the mlx5 commands in a kernel log");
-                return ExitCode::SUCCESS;
-            }
-            option if option.starts_with("--") => {
-                eprintln!("decode: unknown option {option}");
-                return ExitCode::from(2);
-            }
-            _ if file.is_some() => {
-                eprintln!("decode: more than one file");
-                return ExitCode::from(2);
-            }
-            _ => file = Some(argument),
-        }
-    }
+    end_at_a_closed_pipe();
+    let Options { all, file } = match parse("decode", &options()) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
+    let show = if all { Show::All } else { Show::NonZero };
     let (name, bytes) = match file {
-        Some(file) => (file.clone(), std::fs::read(&file)),
+        Some(file) => (file.display().to_string(), std::fs::read(file)),
         None => {
             let mut bytes = Vec::new();
             let result = io::stdin().read_to_end(&mut bytes).map(|_| bytes);

@@ -15,7 +15,6 @@ pub(crate) fn report(
 ) -> bool {
     let text = String::from_utf8_lossy(log);
     let trace = assemble::read(&text);
-    // A reader that stops early (`| head`) is no error.
     let _ = print(out, &trace.commands, show);
     for problem in &trace.problems {
         let _ = writeln!(errors, "decode: {name}: {problem}");

@@ -72,33 +72,37 @@ pub(crate) struct Serve {
     pub(crate) functions: Vec<Function>,
     /// Number of the first function, from 1 to 65535: the last two bytes of the MAC address 02:c9:00:00:XX:XX, and likewise
     /// in GUIDs, so that servers that are wired together have to differ
-    #[bpaf(argument("NUMBER"), guard(within(1..), "not 1 to 65535"), fallback(1), display_fallback)]
+    #[bpaf(argument("NUMBER"), last, guard(within(1..), "not 1 to 65535"), fallback(1), display_fallback)]
     pub(crate) first_unit: u16,
     /// The card that every function is of: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
     /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf
-    #[bpaf(argument("NAME"), fallback(Card::ConnectX5), display_fallback)]
+    #[bpaf(argument("NAME"), last, fallback(Card::ConnectX5), display_fallback)]
     pub(crate) card: Card,
     /// Leave out what the card offers and the model does not do, as network drivers take up every offer
+    #[bpaf(switch, last)]
     pub(crate) modelled: bool,
     /// The link layer of the ports: eth (RoCE), which is the default, or ib (InfiniBand)
-    #[bpaf(argument("PORT_TYPE"), fallback(PortType::Eth))]
+    #[bpaf(argument("PORT_TYPE"), last, fallback(PortType::Eth))]
     pub(crate) port_type: PortType,
     /// InfiniBand ports begin without identifiers, and await a subnet manager
+    #[bpaf(switch, last)]
     pub(crate) subnet_managed: bool,
     /// The firmware's agent answers subnet managers also where the driver has QP0, as iPXE's needs it
+    #[bpaf(switch, last)]
     pub(crate) subnet_agent: bool,
     /// InfiniBand ports on a switch that a subnet manager configures
+    #[bpaf(switch, last)]
     pub(crate) switch: bool,
     /// The same with several switches, as lines of this file say: "switch NAME PORTS", "adapter FUNCTION NAME:PORT",
     /// "cable NAME:PORT NAME:PORT", or of all as "fat-tree ADAPTERS PORTS" (of each switch); adapters beyond the last
     /// function have no driver, and what the firmware does for a subnet manager
-    #[bpaf(long, argument("FILE"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("FILE"), last, guard(is_path, EMPTY), optional)]
     pub(crate) topology: Option<PathBuf>,
     /// Serve this function, counted from 0, as a virtual one
-    #[bpaf(argument("FUNCTION"))]
+    #[bpaf(argument("FUNCTION"), last)]
     pub(crate) vf: Vec<usize>,
     /// The same, without a MAC address and GUIDs
-    #[bpaf(argument("FUNCTION"))]
+    #[bpaf(argument("FUNCTION"), last)]
     pub(crate) vf_without_mac: Vec<usize>,
     /// Faults of frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with its
     /// share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given)
@@ -107,34 +111,36 @@ pub(crate) struct Serve {
     #[bpaf(long("fault"), argument::<List<Fault>>("KIND=VALUE"), many, map(concat))]
     pub(crate) faults: Vec<Fault>,
     /// Decides which frames; printed at the start, and random if not given
-    #[bpaf(argument("SEED"))]
+    #[bpaf(argument("SEED"), last, optional)]
     pub(crate) seed: Option<u64>,
     /// Pages that the firmware requests at boot
-    #[bpaf(argument("BOOT_PAGES"))]
+    #[bpaf(argument("BOOT_PAGES"), last, optional)]
     pub(crate) boot_pages: Option<u32>,
     /// Pages that the firmware requests for INIT_HCA
-    #[bpaf(argument("INIT_PAGES"))]
+    #[bpaf(argument("INIT_PAGES"), last, optional)]
     pub(crate) init_pages: Option<u32>,
     /// How many pages the firmware asks for at a time when it runs out later
-    #[bpaf(argument("PAGE_CHUNK"))]
+    #[bpaf(argument("PAGE_CHUNK"), last, optional)]
     pub(crate) page_chunk: Option<u32>,
     /// Accept commands with unknown bits set, as newer drivers send them
+    #[bpaf(switch, last)]
     pub(crate) lenient: bool,
     /// Cards that take WQEs from their doorbell registers, if they come in bursts of 64 bytes
+    #[bpaf(switch, last)]
     pub(crate) blue_flame: bool,
     /// Combine writes to doorbell registers, which emulated processors do not, and let what does not fill a burst wait for
     /// so many microseconds
-    #[bpaf(argument("MICROSECONDS"))]
+    #[bpaf(argument("MICROSECONDS"), last, optional)]
     pub(crate) combining: Option<u64>,
     /// Record frames as they are sent, before faults, in this pcap file; it is whole whenever the server is killed
-    #[bpaf(long, argument("PCAP"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("PCAP"), last, guard(is_path, EMPTY), optional)]
     pub(crate) pcap: Option<PathBuf>,
     /// What to log, as RUST_LOG has it
     ///
     /// error: what stopped. warn: what a driver or peer did wrong. info: clients, resets, faults. debug: each firmware
     /// command with its status, memory maps, interrupt vectors. trace: each command with all its fields, each register
     /// access, each frame.
-    #[bpaf(argument("LOG"), fallback("info".to_owned()), display_fallback)]
+    #[bpaf(argument("LOG"), last, fallback("info".to_owned()), display_fallback)]
     pub(crate) log: String,
 }
 

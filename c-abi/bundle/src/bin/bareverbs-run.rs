@@ -40,18 +40,18 @@ use connectx_model::pcap::PAGE;
 )]
 struct Options {
     /// The devices: model, or vfio:ADDRESS of a PCI function that is bound to vfio-pci; with commas between them.
-    #[bpaf(argument("DEVICE"))]
+    #[bpaf(argument("DEVICE"), last, optional)]
     device: Option<String>,
     /// The model's wire to another process: unix:LOCAL,REMOTE (paths) or udp:LOCAL,REMOTE (HOST:PORT each).
-    #[bpaf(argument("FAMILY:LOCAL,REMOTE"))]
+    #[bpaf(argument("FAMILY:LOCAL,REMOTE"), last, optional)]
     link: Option<String>,
     /// A wire between two processes on one machine, in place of --link: a path that both name, of sockets PATH.1 and
     /// PATH.2. One process is --unit 1, the other --unit 2.
-    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("PATH"), last, guard(is_path, EMPTY), optional)]
     wire: Option<PathBuf>,
     /// Connect the program, and all those that it starts, to the switch at this path, with everyone else who names it. It
     /// runs from the first one to the last one.
-    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("PATH"), last, guard(is_path, EMPTY), optional)]
     switch: Option<PathBuf>,
     /// Join the switch to that of another machine, over UDP: udp:LOCAL,REMOTE (HOST:PORT each), REMOTE being LOCAL of the
     /// other one's. More than two machines need one for each pair. Only the process that starts the
@@ -59,30 +59,32 @@ struct Options {
     #[bpaf(long, argument::<String>("udp:LOCAL,REMOTE"), parse(uplink), many)]
     uplink: Vec<Address>,
     /// Be the switch at this path, and say on standard output when it is there.
-    #[bpaf(long, argument("PATH"), guard(is_path, EMPTY), optional, hide)]
+    #[bpaf(long, argument("PATH"), last, guard(is_path, EMPTY), optional, hide)]
     serve_switch: Option<PathBuf>,
     /// The number of the model, which its MAC address and its IP addresses end in. If not given, it is the rank of the
     /// process plus 1 (of Open MPI, PMIx, MPICH or Slurm), else the switch gives one, else it is 1. Each process of a wire
     /// or of a switch has another.
-    #[bpaf(argument("NUMBER"))]
+    #[bpaf(argument("NUMBER"), last, optional)]
     unit: Option<u8>,
     /// The device's IP addresses, with commas between them, each with a prefix length if it is not the usual one;
     /// 10.0.0.UNIT and fd00::UNIT if not given. {unit} in it stands for the number of the model.
-    #[bpaf(argument("ADDRESS[/PREFIX]"))]
+    #[bpaf(argument("ADDRESS[/PREFIX]"), last, optional)]
     address: Option<String>,
     /// Make the model's port an InfiniBand port, whose LID is the number of the model. It has no IP addresses: the connection
     /// manager takes GIDs (AF_IB).
+    #[bpaf(switch, last)]
     infiniband: bool,
     /// Use RDMA for the program's ordinary sockets, where their addresses are in the networks of the devices: both ends run
     /// with this option, or are programs with rsockets.
+    #[bpaf(switch, last)]
     sockets: bool,
     /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
-    #[bpaf(argument("FILE"))]
+    #[bpaf(argument("FILE"), last, optional)]
     pcap: Option<String>,
     #[bpaf(external)]
     impairment: Impairment,
     /// What the library logs to standard error: error, warn, info, debug or trace, or filters of env_logger.
-    #[bpaf(argument("FILTER"))]
+    #[bpaf(argument("FILTER"), last, optional)]
     log: Option<String>,
     /// The program and its arguments.
     #[bpaf(positional("PROGRAM"), many)]
@@ -293,7 +295,6 @@ mod tests {
             "--cable-out-for 1s prog",
             "--uplink unix:a,b prog",
             "--unit 256 prog",
-            "--sockets --sockets prog",
             "--bogus prog",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bareverbs_command_line::{EMPTY, is_path, parse};
+use bareverbs_command_line::{EMPTY, end_at_a_closed_pipe, is_path, parse};
 use bpaf::Bpaf;
 
 /// Makes libibverbs.so.1, librdmacm.so.1 and what else RDMA programs load, of bareverbs.
@@ -11,15 +11,18 @@ use bpaf::Bpaf;
 #[bpaf(options)]
 struct Options {
     /// The folder to make; target/bundle if not given.
-    #[bpaf(long, argument("FOLDER"), guard(is_path, EMPTY), optional)]
+    #[bpaf(long, argument("FOLDER"), last, guard(is_path, EMPTY), optional)]
     out: Option<PathBuf>,
     /// Without optimization: quicker to build, for debugging.
+    #[bpaf(switch, last)]
     debug: bool,
     /// Also make a Debian package of it, beside the folder. Its maintainer is DEBFULLNAME and DEBEMAIL of the environment.
+    #[bpaf(switch, last)]
     deb: bool,
 }
 
 fn main() -> ExitCode {
+    end_at_a_closed_pipe();
     let options = match parse("bundle", &options()) {
         Ok(options) => options,
         Err(code) => return code,
@@ -57,7 +60,7 @@ mod tests {
         let parsed = parse_line(&options(), "--deb --out=folder").expect("a package");
         assert!(parsed.deb && !parsed.debug);
         assert_eq!(parsed.out, Some("folder".into()));
-        for line in ["--out", "--out=", "--deb --deb", "folder"] {
+        for line in ["--out", "--out=", "folder"] {
             parse_line(&options(), line).expect_err(line);
         }
     }
