@@ -82,15 +82,18 @@ pub(crate) struct Rates {
 impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let per_second = |frames: u64, time: Duration| frames as f64 / time.as_secs_f64().max(1e-9);
+        let (mut sent, mut busy) = (0, Duration::ZERO);
         for (at, lane) in self.lanes.iter().enumerate() {
             let frames = lane.sent[0] + lane.sent[1];
+            sent += frames;
+            busy += lane.busy;
             writeln!(
                 f,
-                "lane {at}: {:.0} packets/s ({:.0} + {:.0}), {:.0} while at work, {} dropped; {} + {} in all",
-                per_second(frames, self.time),
-                per_second(lane.sent[0], self.time),
-                per_second(lane.sent[1], self.time),
+                "lane {at}: {:.0} packets/s while at work, {:.1}% of the time; {} + {} packets, {} dropped; {} + {} in all",
                 per_second(frames, lane.busy),
+                100.0 * per_second(1, self.time) * lane.busy.as_secs_f64(),
+                lane.sent[0],
+                lane.sent[1],
                 lane.dropped[0] + lane.dropped[1],
                 lane.in_all[0],
                 lane.in_all[1],
@@ -119,12 +122,12 @@ impl fmt::Display for Rates {
                 writeln!(f, "counters {port}: {counters}")?;
             }
         }
-        let all: u64 = self
-            .lanes
-            .iter()
-            .map(|lane| lane.sent[0] + lane.sent[1])
-            .sum();
-        write!(f, "all: {:.0} packets/s", per_second(all, self.time))
+        write!(
+            f,
+            "all: {:.0} packets/s of time at work on a lane; {sent} packets in {:.2} s",
+            per_second(sent, busy),
+            self.time.as_secs_f64()
+        )
     }
 }
 
