@@ -5,6 +5,7 @@
 //! more. So a sender that is faster than the receiver waits for permission, and no message ever finds no receive.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
 use bareverbs::cm::rdma::Resolver;
@@ -28,6 +29,16 @@ pub(crate) enum Budget {
     Time(Duration),
     /// Until the other end has had enough.
     Asked,
+}
+
+impl Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Messages(count) => write!(f, "{count} messages"),
+            Self::Time(time) => write!(f, "{} s", time.as_secs_f64()),
+            Self::Asked => f.write_str("as long as the other end asks"),
+        }
+    }
 }
 
 impl Budget {

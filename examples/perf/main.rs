@@ -22,13 +22,18 @@ mod test;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, SockAddr};
 use bareverbs::verbs::Platform;
 use bareverbs_examples::program::{self, Program};
+use bareverbs_examples::progress::Progress;
 use bareverbs_node::{About, Cm, Host};
 use cli::{Options, options};
+use flow::Budget;
 use report::Row;
 use session::Session;
 use test::Test;
@@ -41,23 +46,44 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let Some(rows) = options.ends.run(options)? else {
+    let path = options.plot.as_ref();
+    let failed = |path: &PathBuf, error| format!("{}: {error}", path.display());
+    // Before hours of measuring.
+    if let Some(path) = path {
+        File::create(path).map_err(|error| failed(path, error))?;
+    }
+    let Some(found) = options.ends.run(options)? else {
         return Ok(());
     };
     if options.json {
-        println!("{}", report::json(&rows));
+        println!("{}", report::json(&found.rows));
     }
-    if let Some(path) = &options.plot {
-        std::fs::write(path, plot::svg(&rows)?)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+    if let Some(path) = path {
+        let caption = plot::Caption {
+            device: options.ends.cards.shown(),
+            port: found.port,
+            each: options.budget().to_string(),
+            time: SystemTime::now(),
+        };
+        std::fs::write(path, plot::svg(&found.rows, &caption)?)
+            .map_err(|error| failed(path, error))?;
+        // Standard output may be JSON.
+        eprintln!("perf: the plot is in {}", path.display());
     }
     Ok(())
+}
+
+/// What a client has found.
+struct Found {
+    rows: Vec<Row>,
+    /// Its port, and the firmware.
+    port: String,
 }
 
 impl Program for Options {
     /// How many tests there were.
     type Served = u64;
-    type Found = Vec<Row>;
+    type Found = Found;
 
     fn name(&self) -> &'static str {
         "perf"
@@ -76,22 +102,24 @@ impl Program for Options {
     fn work(
         &self,
         cm: &mut Cm<'_, '_>,
-        _: &About,
+        about: &About,
         [here, server]: [Host; 2],
         _: bool,
-    ) -> Result<Vec<Row>> {
-        work(cm, here, server.at(PortSpace::Tcp, self.port), self)
+    ) -> Result<Found> {
+        let rows = work(cm, here, server.at(PortSpace::Tcp, self.port), self)?;
+        let port = format!("firmware {}, {}", about.firmware, about.port);
+        Ok(Found { rows, port })
     }
 
     fn announce(&self, address: Host) {
         println!("listening on {address} port {}", self.port);
     }
 
-    fn compare(&self, tests: &u64, rows: &Vec<Row>) -> Result<()> {
-        if *tests == rows.len() as u64 {
+    fn compare(&self, tests: &u64, Found { rows, .. }: &Found) -> Result<()> {
+        let rows = rows.len();
+        if *tests == rows as u64 {
             return Ok(());
         }
-        let rows = rows.len();
         Err(format!("the server counts {tests} tests, the client {rows}").into())
     }
 }
@@ -145,9 +173,19 @@ fn measure_all<P: Platform, R: Resolver>(
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut refused = None;
-    for test in options.tests() {
+    let tests = options.tests();
+    let begun = Instant::now();
+    let mut progress = Progress::new(tests.len() as u64, "measurements", Duration::ZERO);
+    if let Budget::Time(_) = options.budget() {
+        progress.show();
+    }
+    for (done, test) in tests.into_iter().enumerate() {
+        progress.set(begun.elapsed(), done as u64, || {
+            let Test { size, depth, .. } = test;
+            format!("{}, {size} bytes, depth {depth}", test.name())
+        });
         if let Some(reason) = session.refusal(&test) {
-            eprintln!("perf: skipped {reason}");
+            progress.beside(|| eprintln!("perf: skipped {reason}"));
             refused = Some(reason);
             continue;
         }
@@ -156,7 +194,7 @@ fn measure_all<P: Platform, R: Resolver>(
             Test { size, ..test } == row.test
         };
         if !options.json && !rows.last().is_some_and(same_table) {
-            report::heading(&test);
+            progress.beside(|| report::heading(&test));
         }
         let (iterations, numbers) = measure::measure(session, test, options.budget())
             .map_err(|error| format!("{}, {} bytes: {error}", test.name(), test.size))?;
@@ -166,10 +204,11 @@ fn measure_all<P: Platform, R: Resolver>(
             numbers,
         };
         if !options.json {
-            report::line(&row);
+            progress.beside(|| report::line(&row));
         }
         rows.push(row);
     }
+    progress.finish();
     if let (true, Some(reason)) = (rows.is_empty(), refused) {
         return Err(reason.into());
     }

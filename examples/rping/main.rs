@@ -12,16 +12,16 @@ mod tests;
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
 use bareverbs_examples::channel::{self, SILENCE};
 use bareverbs_examples::program::{self, Program};
+use bareverbs_examples::progress::Progress;
 use bareverbs_examples::times::Times;
 use bareverbs_node::{About, Cm, Host};
 use cli::{MemoryKind, Options, options};
-use indicatif::{ProgressBar, ProgressStyle};
 use memory::{Indirect, OnDevice, Windows, device_memory};
 use ping::{Message, PingError, Pinged, Step};
 
@@ -132,13 +132,8 @@ fn ping<P: Platform, R: Resolver>(
         dst_addr: Some(server.at(PortSpace::Tcp, options.port)),
         ..AddrInfo::hints(false)
     };
-    let bar = if options.json || options.verbose {
-        ProgressBar::hidden()
-    } else {
-        let style =
-            ProgressStyle::with_template("  [{bar:40}] {pos}/{len} pings, {per_sec}, {eta} left")?;
-        ProgressBar::new(options.count.into()).with_style(style)
-    };
+    let quiet = options.json || options.verbose;
+    let mut progress = None;
     let connected = |cm: &mut RdmaCm<'_, '_, P, R>, so_far: &Pinged| {
         if !options.json {
             let heading = format!(
@@ -150,7 +145,13 @@ fn ping<P: Platform, R: Resolver>(
     };
     let mut times = Times::default();
     let done = |message: &Message, took: Duration| {
-        bar.inc(1);
+        if !quiet {
+            let (began, progress) = progress.get_or_insert_with(|| {
+                let all = u64::from(options.count);
+                (Instant::now(), Progress::new(all, "pings", Duration::ZERO))
+            });
+            progress.set(began.elapsed(), times.count(), String::new);
+        }
         times.record(took, 1);
         if options.verbose && !options.json {
             let text = (0..64)
@@ -180,7 +181,9 @@ fn ping<P: Platform, R: Resolver>(
         trace(cm);
     }
     let pinged = ping_in(options.memory, cm, &address, wanted, connected, done)?;
-    bar.finish_and_clear();
+    if let Some((_, progress)) = progress {
+        progress.finish();
+    }
     if options.times() > 1 && !options.json {
         let took = cm.now() - began;
         println!(

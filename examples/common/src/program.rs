@@ -226,8 +226,7 @@ impl Cards {
     pub fn shown(&self) -> String {
         let Devices { names, model } = &self.nodes.devices;
         if self.nodes.devices.is_model() {
-            let (card, port) = (model.card(), model.port());
-            return format!("on a model of {card} with {port}, not on a card");
+            return format!("on a model of {}, not on a card", model.card());
         }
         let cards: Vec<String> = names.iter().map(DeviceName::to_string).collect();
         format!("on {}", cards.join(" and "))
