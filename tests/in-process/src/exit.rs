@@ -21,7 +21,7 @@ impl Exit {
         let resume = wake.clone();
         let read = move || {
             if let Err(error) = reader.read(wake) {
-                log::error!("nothing more arrives: {error}");
+                log::error!("the link is down, as nothing more arrives: {error}");
                 cut();
             }
         };

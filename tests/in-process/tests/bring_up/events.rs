@@ -1,5 +1,7 @@
 //! What the device reports on its own: interrupts, its health, its port.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use bareverbs_core::error::CommandFailure;
@@ -9,6 +11,7 @@ use bareverbs_core::{
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
 use connectx_model::fault::{CommandFault, CommandRule};
+use connectx_model::link::datagram::{Address, Wire};
 
 use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, world};
 
@@ -37,6 +40,46 @@ fn a_health_error_is_reported_to_a_waiter() {
     let error = device.close().unwrap_err();
     assert_eq!(error.failure, CloseFailure::Device(fatal));
     assert_eq!(world.take_faults(0), []);
+}
+
+/// A switch between processes that is killed is a cable that is pulled out: who waits for events of the device alone is told, and
+/// the port is down.
+#[test]
+fn a_switch_that_is_killed_takes_the_link_away() {
+    for interrupts in [false, true] {
+        let name = format!("bareverbs-killed-{}-{interrupts}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::scope(|scope| {
+            // What a switch says in the beginning.
+            let switch = scope.spawn(|| {
+                let (mut switch, _) = listener.accept().unwrap();
+                switch.read_exact(&mut [0; 8]).unwrap();
+                switch.write_all(b"bvx1\0\0\0\0").unwrap();
+                switch
+            });
+            let wire = Wire::open(0, &Address::Switch(path.clone())).unwrap();
+            let world = Builder::new()
+                .function(Card::new(1))
+                .exit(wire)
+                .interrupts(u16::from(interrupts))
+                .threaded();
+            let mut memory = Memory::new();
+            let mut config = quick();
+            config.interrupts = interrupts;
+            let device =
+                Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
+            while device.next_async_event().is_some() {}
+            assert_eq!(device.query_port().expect("port").state, PortState::Active);
+            let switch = switch.join().unwrap();
+            scope.spawn(move || drop(switch));
+            let event = device.get_async_event(device.platform().now() + Duration::from_secs(60));
+            assert_eq!(event, Ok(Some(AsyncEvent::PortError { port: 1 })));
+            assert_eq!(device.query_port().expect("port").state, PortState::Down);
+            device.close().expect("teardown");
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
 }
 
 /// A port that another driver lowered looked as if its cable were out.
