@@ -98,7 +98,7 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     } else if ports <= 2 {
         Box::new(Cable::new())
     } else {
-        Box::new(Switch::new(ports, Timing::default()))
+        Box::new(Switch::keeping(ports, Timing::default()))
     };
     let network = match settings::value(settings::PCAP) {
         Some(path) => {

@@ -92,7 +92,7 @@ impl Subnet {
     /// The link of a world with so many functions and exits. What is for subnet administration does not leave it by an exit.
     #[must_use]
     pub fn link(&self, ports: usize) -> Box<dyn Link> {
-        let mut switch = Switch::new(ports + 1, Timing::default());
+        let mut switch = Switch::keeping(ports + 1, Timing::default());
         // From itself to itself: the switch learns where it is, and sends it nowhere.
         for lid in [self.lock().administration.lid, OTHER_LID] {
             let own = mac(lid);

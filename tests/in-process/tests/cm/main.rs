@@ -24,6 +24,7 @@ mod peer;
 mod port_space_ib;
 mod random;
 mod recycling;
+mod replay;
 mod slow_firmware;
 mod slow_kinds;
 mod srq;

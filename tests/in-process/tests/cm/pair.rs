@@ -8,6 +8,7 @@ use bareverbs_core::qp::QpCap;
 use bareverbs_core::{Cqs, Device, Mtu, PageChunks, Qps, Srqs, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
+use connectx_model::link::Link;
 
 use crate::keep::keep;
 
@@ -50,6 +51,15 @@ pub(crate) fn manager(
     node: usize,
     max_path_mtu: Mtu,
 ) -> Cm {
+    manager_with(devices, node, max_path_mtu, node as u64 + 1)
+}
+
+fn manager_with(
+    devices: &[&'static Device<'static, ModelPlatform>],
+    node: usize,
+    max_path_mtu: Mtu,
+    seed: u64,
+) -> Cm {
     let neighbours: Vec<_> = devices
         .iter()
         .enumerate()
@@ -60,7 +70,7 @@ pub(crate) fn manager(
         trace: true,
         gsi_depth: 64,
         max_path_mtu,
-        ..rdma::Config::new(node as u64 + 1)
+        ..rdma::Config::new(seed)
     };
     RdmaCm::new(
         devices[node],
@@ -106,12 +116,24 @@ impl Pair {
 
     /// On cards that `change` has changed.
     pub(crate) fn on_cards(limit: Mtu, change: impl Fn(Card) -> Card) -> Self {
-        let world = Builder::new()
+        let builder = Builder::new()
             .function(change(Card::new(1)))
-            .function(change(Card::new(2)))
-            .stepped();
+            .function(change(Card::new(2)));
+        Self::on(builder, limit, |node| node as u64 + 1)
+    }
+
+    /// On a link, with managers that have these seeds.
+    pub(crate) fn on_link(link: Box<dyn Link>, seeds: impl Fn(usize) -> u64) -> Self {
+        let builder = Builder::with_link(link, 1)
+            .function(Card::new(1))
+            .function(Card::new(2));
+        Self::on(builder, Mtu::B4096, seeds)
+    }
+
+    fn on(builder: Builder, limit: Mtu, seeds: impl Fn(usize) -> u64) -> Self {
+        let world = builder.stepped();
         let devices = [device(&world, 0), device(&world, 1)];
-        let mut cms = [0, 1].map(|node| manager(&devices, node, limit));
+        let mut cms = [0, 1].map(|node| manager_with(&devices, node, limit, seeds(node)));
         let channels = [0, 1].map(|node| cms[node].create_event_channel().unwrap());
         Self {
             world,

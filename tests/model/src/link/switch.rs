@@ -58,6 +58,8 @@ impl Addresses {
 #[derive(Debug)]
 pub struct Switch {
     lanes: Vec<PortQueue>,
+    /// Whether an address stays at the port that used it first.
+    keeps: bool,
     addresses: Addresses,
 }
 
@@ -66,7 +68,17 @@ impl Switch {
     pub fn new(ports: usize, timing: Timing) -> Switch {
         Switch {
             lanes: (0..ports).map(|_| PortQueue::new(timing)).collect(),
+            keeps: false,
             addresses: Addresses::default(),
+        }
+    }
+
+    /// The same with addresses that stay at the port that used them first: frames of others that come in elsewhere, such as
+    /// recorded ones from outside, do not lead those for the address astray.
+    pub fn keeping(ports: usize, timing: Timing) -> Switch {
+        Switch {
+            keeps: true,
+            ..Switch::new(ports, timing)
         }
     }
 }
@@ -76,7 +88,7 @@ impl Link for Switch {
         if from >= self.lanes.len() {
             return;
         }
-        match self.addresses.route(from, false, frame) {
+        match self.addresses.route(from, self.keeps, frame) {
             Route::Port(to) => self.lanes[to].push(frame, now),
             Route::Nowhere => {}
             Route::Others => {

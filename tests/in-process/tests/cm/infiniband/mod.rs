@@ -1,6 +1,6 @@
 //! The RDMA CM on InfiniBand ports: paths, connections, datagrams and groups, against a responder for subnet administration.
 
-mod support;
+pub(crate) mod support;
 
 mod alternate;
 mod connections;

@@ -12,6 +12,7 @@ use bareverbs_core::{Cqs, Device, Gid, PageChunks, Qps, Srqs};
 use bareverbs_in_process::subnet::{Port, Subnet};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
+use connectx_model::link::Link;
 
 use crate::keep::keep;
 
@@ -77,9 +78,22 @@ impl Nodes {
     }
 
     pub fn with_seed<const N: usize>(count: usize, seed: u64) -> Self {
-        let (builder, subnet) = subnet(count, seed);
+        let seeds = |node| node as u64 + 1;
+        Self::on_link::<N>(count, seed, |link| link, seeds)
+    }
+
+    /// On a link that `wrap` makes of the subnet, with managers that have these seeds.
+    pub fn on_link<const N: usize>(
+        count: usize,
+        seed: u64,
+        wrap: impl FnOnce(Box<dyn Link>) -> Box<dyn Link>,
+        seeds: impl Fn(usize) -> u64,
+    ) -> Self {
+        let (builder, subnet) = subnet_on(count, seed, wrap);
         let world = builder.stepped();
-        let mut cms: Vec<_> = (0..count).map(|node| manager::<N>(&world, node)).collect();
+        let mut cms: Vec<_> = (0..count)
+            .map(|node| manager_with::<N>(&world, node, seeds(node)))
+            .collect();
         let channels = cms
             .iter_mut()
             .map(|cm| cm.create_event_channel().unwrap())
@@ -209,8 +223,16 @@ pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatf
 
 /// A world to be, its ports known to subnet administration.
 pub fn subnet(count: usize, seed: u64) -> (Builder, Subnet) {
+    subnet_on(count, seed, |link| link)
+}
+
+fn subnet_on(
+    count: usize,
+    seed: u64,
+    wrap: impl FnOnce(Box<dyn Link>) -> Box<dyn Link>,
+) -> (Builder, Subnet) {
     let subnet = Subnet::default();
-    let mut builder = Builder::with_link(subnet.link(count), seed);
+    let mut builder = Builder::with_link(wrap(subnet.link(count)), seed);
     for node in 0..count {
         builder = builder.function(card(node));
         let port = Port {
@@ -223,6 +245,10 @@ pub fn subnet(count: usize, seed: u64) -> (Builder, Subnet) {
 }
 
 pub fn manager<const N: usize>(world: &World, node: usize) -> Cm {
+    manager_with::<N>(world, node, node as u64 + 1)
+}
+
+fn manager_with<const N: usize>(world: &World, node: usize, seed: u64) -> Cm {
     let device = device(world, node);
     let subnet = keep(SubnetResources::<Questions<N>, Paths<N>, Members<N>>::new());
     let resolver =
@@ -231,7 +257,7 @@ pub fn manager<const N: usize>(world: &World, node: usize) -> Cm {
     let config = rdma::Config {
         trace: true,
         gsi_depth: 64,
-        ..rdma::Config::new(node as u64 + 1)
+        ..rdma::Config::new(seed)
     };
     RdmaCm::new(device, resolver, config, storage.storage()).expect("QP1")
 }
