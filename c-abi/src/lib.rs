@@ -36,6 +36,7 @@ pub mod abi;
 mod acks;
 mod ah;
 mod async_event;
+mod buffer;
 mod cancel;
 mod channel;
 mod clock;

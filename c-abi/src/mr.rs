@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     as_pointer(|| unsafe { create(pd, addr, length, iova, access) })
 }
 
-unsafe fn create(
+pub(crate) unsafe fn create(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,

@@ -190,6 +190,29 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     Ok(attr)
 }
 
+/// What a port's link carries, in units of 100 Mb/s: `ibv_query_port_speed`.
+///
+/// # Safety
+/// The context is open, and `port_speed` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port_num: u32,
+    port_speed: *mut u64,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise.
+        let context = unsafe { self::context(context) }?;
+        if port_num != u32::from(PORT) {
+            return Err(Errno::EINVAL);
+        }
+        let port = context.hca.device.query_port()?;
+        // SAFETY: the caller's promise.
+        unsafe { port_speed.write(u64::from(port.rate_mbps) / 100) };
+        Ok(())
+    })
+}
+
 /// The device's limits: `ibv_query_device`.
 ///
 /// # Safety

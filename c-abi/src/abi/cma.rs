@@ -165,6 +165,7 @@ pub struct rdma_addr {
 pub union event_param {
     pub conn: rdma_conn_param,
     pub ud: rdma_ud_param,
+    pub arg: u64,
 }
 
 #[cfg(target_arch = "x86_64")]

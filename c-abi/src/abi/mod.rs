@@ -1,7 +1,7 @@
 //! The structures of `infiniband/verbs.h` and `rdma/rdma_cma.h`, as they lie in memory.
 //!
 //! Names, order and types of the fields are those of the headers of Debian 12's `libibverbs-dev` and `librdmacm-dev` (rdma-core
-//! 44). [`layouts`] lists every structure with its offsets, for the test that compares them with the headers by the C compiler.
+//! 44), and of newer ones for what those lack. [`layouts`] lists every structure with its offsets, for the test that compares them with the headers by the C compiler.
 
 #![expect(
     missing_docs,

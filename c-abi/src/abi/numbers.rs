@@ -91,6 +91,13 @@ pub const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1 << 0;
 pub const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
 pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
 pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
+
+pub const IBV_REG_MR_MASK_IOVA: u64 = 1 << 0;
+pub const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
+pub const IBV_REG_MR_MASK_FD: u64 = 1 << 2;
+pub const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
+pub const IBV_REG_MR_MASK_DMAH: u64 = 1 << 4;
+pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
 pub const IBV_FORK_UNNEEDED: c_int = 2;
 pub const IBV_CQ_ATTR_MODERATE: u32 = 1 << 0;
 pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1 << 0;
@@ -181,6 +188,10 @@ pub const RDMA_PS_TCP: c_int = 0x0106;
 pub const RDMA_PS_UDP: c_int = 0x0111;
 pub const RDMA_PS_IB: c_int = 0x013f;
 
+pub const RDMA_CM_EVENT_ADDRINFO_RESOLVED: c_int = 16;
+pub const RDMA_CM_EVENT_ADDRINFO_ERROR: c_int = 17;
+pub const RDMA_CM_EVENT_USER: c_int = 18;
+
 pub const RDMA_OPTION_ID: c_int = 0;
 pub const RDMA_OPTION_IB: c_int = 1;
 pub const RDMA_OPTION_ID_TOS: c_int = 0;
@@ -196,6 +207,8 @@ pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 2;
 pub const RAI_NOROUTE: c_int = 4;
 pub const RAI_FAMILY: c_int = 8;
+pub const RAI_SA: c_int = 0x10;
+pub const RAI_DNS: c_int = 0x20;
 
 pub const RDMA_MAX_RESP_RES: u8 = 0xff;
 pub const RDMA_MAX_INIT_DEPTH: u8 = 0xff;

@@ -208,6 +208,18 @@ super::c_structures! {
         rkey: u32,
     }
 
+    struct ibv_mr_init_attr {
+        length: usize,
+        access: c_int,
+        comp_mask: u64,
+        iova: u64,
+        addr: *mut c_void,
+        fd: c_int,
+        fd_offset: u64,
+        dmah: *mut c_void,
+        buf: *mut c_void,
+    }
+
     struct ibv_comp_channel {
         context: *mut ibv_context,
         fd: c_int,

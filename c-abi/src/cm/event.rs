@@ -11,13 +11,14 @@ use bareverbs_node::cm::rdma::{CmEvent, EventType, RdmaError};
 use bareverbs_node::verbs::{QpAttr, QpAttrMask, QpState};
 
 use crate::abi::cma::{
-    event_param, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
 };
 use crate::abi::numbers::IBV_QPT_UD;
 use crate::cm::channel::{EventChannel, channel};
 use crate::cm::connect;
 use crate::cm::id::IdObject;
 use crate::cm::multicast;
+use crate::cm::own_events;
 use crate::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::hca::Hca;
 use crate::path;
@@ -93,6 +94,7 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
     c.id = owner.cast();
     c.event = event.event as c_int;
     c.status = event.status;
+    let mut argument = None;
     // SAFETY: the caller's promise, for all of this: the owner is there, and its program does not use it meanwhile.
     unsafe {
         match event.event {
@@ -132,10 +134,15 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                 }
             }
             EventType::Unreachable | EventType::ConnectError => flush_qp(owner.cast()),
-            // librdmacm 44 does not know these.
-            EventType::User | EventType::AddrInfoResolved | EventType::AddrInfoError => {
-                return Ok(None);
-            }
+            EventType::User => match own_events::next(*owner)? {
+                Some(own) => {
+                    (c.event, c.status) = (own.event, own.status);
+                    argument = Some(own.arg);
+                }
+                None => return Ok(None),
+            },
+            // The manager has none of these: see `own_events`.
+            EventType::AddrInfoResolved | EventType::AddrInfoError => return Ok(None),
             _ => {}
         }
     }
@@ -156,15 +163,12 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
         };
         let id = (*pointer).c.id;
         let datagrams = !id.is_null() && (*id).qp_type == IBV_QPT_UD;
-        (*pointer).c.param = if datagrams {
-            event_param {
-                ud: ud_param(event, private, length),
-            }
-        } else {
-            event_param {
-                conn: conn_param(event, private, length),
-            }
-        };
+        match argument {
+            // The rest of the union stays zero.
+            Some(arg) => (*pointer).c.param.arg = arg,
+            None if datagrams => (*pointer).c.param.ud = ud_param(event, private, length),
+            None => (*pointer).c.param.conn = conn_param(event, private, length),
+        }
         Ok(Some(pointer.cast()))
     }
 }
@@ -326,6 +330,7 @@ pub unsafe extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
         15 => c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
         16 => c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
         17 => c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        // librdmacm has no name for the event of a program's own, 18.
         _ => c"UNKNOWN EVENT",
     };
     text.as_ptr()

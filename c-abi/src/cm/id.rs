@@ -20,6 +20,7 @@ use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
 use crate::acks::Acks;
 use crate::cm::channel::{EventChannel, channel};
 use crate::cm::event::acknowledge;
+use crate::cm::own_events::OwnEvents;
 use crate::cm::sockaddr;
 use crate::cm::verbs_of;
 use crate::cm::wildcard;
@@ -61,6 +62,8 @@ pub(crate) struct Inner {
     pub(crate) groups: Vec<(IpAddr, Gid)>,
     /// Bound to the loopback address, which no device has.
     pub(crate) loopback: bool,
+    /// Events that the manager does not have, and what `rdma_resolve_addrinfo` has found.
+    pub(crate) own: OwnEvents,
     /// The QP's number, to which events of the device belong.
     pub(crate) qpn: Option<u32>,
 }
@@ -132,6 +135,7 @@ impl IdObject {
                 queues: None,
                 groups: Vec::new(),
                 loopback: false,
+                own: OwnEvents::default(),
                 qpn: None,
             }),
         }))
@@ -211,6 +215,7 @@ impl IdObject {
             for option in &inner.options {
                 manager.set_option(cm, *option)?;
             }
+            inner.own.announce_again(&mut manager, cm)?;
             cm
         };
         let (old, old_cm) = (inner.hca, inner.cm);

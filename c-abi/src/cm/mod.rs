@@ -11,6 +11,7 @@ mod event;
 pub(crate) mod id;
 mod multicast;
 mod options;
+mod own_events;
 pub(crate) mod path;
 mod queues;
 mod route;

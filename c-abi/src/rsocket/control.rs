@@ -11,6 +11,7 @@ use bareverbs_node::cm::rdma::SockAddr;
 use libc::{sockaddr, socklen_t};
 
 use crate::failure::{Errno, Result, as_number, as_status, lock};
+use crate::rsocket::epoll;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
 use crate::rsocket::stream::give_address;
 use crate::rsocket::table::{self, socket};
@@ -70,13 +71,16 @@ fn stop_listening(socket: &Socket, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// Closes an rsocket: `rclose`. It waits until what was sent has arrived, as long as `SO_LINGER` says.
+/// Closes an rsocket, or what `repoll_create` made: `rclose`. It waits until what was sent has arrived, as long as `SO_LINGER` says.
 ///
 /// # Safety
 /// None.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
     as_status(|| {
+        if let Some(closed) = epoll::close(socket) {
+            return closed;
+        }
         let socket = table::remove(socket)?;
         if socket.is_inherited() {
             // Its parent goes on using it.

@@ -17,6 +17,7 @@ mod connection;
 mod control;
 mod data;
 mod datagram;
+mod epoll;
 mod events;
 mod flow;
 mod iomap;

@@ -83,7 +83,7 @@ impl Socket {
 }
 
 /// Waits until something is ready, or the deadline; how many entries.
-async fn poll(
+pub(super) async fn poll(
     fds: &mut [pollfd],
     deadline: Option<Instant>,
     timeout_is_zero: bool,
@@ -178,7 +178,7 @@ pub unsafe extern "C-unwind" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c
     count as c_int
 }
 
-fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+pub(super) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
 }
 

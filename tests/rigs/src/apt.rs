@@ -28,14 +28,14 @@ impl Apt {
         Self::of(directory, "deb", &suites)
     }
 
-    /// With the source packages of one release.
-    pub(crate) fn of_sources(directory: &Path, suite: &str) -> Result<Self, String> {
-        Self::of(directory, "deb-src", &[suite])
-    }
-
     /// With the packages of one release.
     pub(crate) fn of_suite(directory: &Path, suite: &str) -> Result<Self, String> {
         Self::of(directory, "deb", &[suite])
+    }
+
+    /// With the source packages of one release.
+    pub(crate) fn of_sources(directory: &Path, suite: &str) -> Result<Self, String> {
+        Self::of(directory, "deb-src", &[suite])
     }
 
     fn of(directory: &Path, kind: &str, suites: &[&str]) -> Result<Self, String> {

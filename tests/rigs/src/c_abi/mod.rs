@@ -72,10 +72,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let is_all = is_all(arguments);
     if is_all || arguments.iter().any(|word| word == LIBRARY) {
-        outcome.add(symbols::compare(
-            &symbols,
-            &symbols::table(&directory, &packages)?,
-        ));
+        let table = root.join(TABLE);
+        let table =
+            fs::read_to_string(&table).map_err(|error| format!("{}: {error}", table.display()))?;
+        let fresh = symbols::table(&directory, &packages)?;
+        let from = symbols::from(&packages);
+        let is_of_these = table.lines().any(|line| line == from);
+        outcome.add(symbols::compare(&symbols, &fresh, is_of_these));
         outcome.add(symbols::compare_exports(&bundle, &symbols)?);
         outcome.add(headers::compare(&root, &directory, &packages)?);
         let page = root.join(PAGE);

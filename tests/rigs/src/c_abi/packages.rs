@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Changes when what is unpacked changes, so that old caches are replaced.
-const RECIPE: &str = "3";
+const RECIPE: &str = "4";
 /// The release whose programs run here.
 const SUITE: &str = "bookworm";
 /// The libraries that ours are compared with, by release. Programs of the other one run in guests (`cargo rig vfio c-abi`).
@@ -36,7 +36,19 @@ const LIBRARIES: &[(&str, &[&str])] = &[
             "librdmacm-dev",
         ],
     ),
+    (
+        NEWEST,
+        &[
+            "libibverbs1",
+            "librdmacm1t64",
+            "ibverbs-providers",
+            "libibverbs-dev",
+            "librdmacm-dev",
+        ],
+    ),
 ];
+/// Where Debian has the newest rdma-core.
+const NEWEST: &str = "sid";
 /// The headers, the programs, and what the programs need besides.
 const PROGRAMS: &[&str] = &[
     "libibverbs-dev",
@@ -124,7 +136,17 @@ pub(super) fn fetch(directory: &Path) -> Result<Packages, String> {
         let apt = Apt::new(directory)?;
         unpack_all(&apt, directory, SUITE, PROGRAMS, "programs")?;
         for (suite, names) in LIBRARIES {
-            unpack_all(&apt, directory, suite, names, suite)?;
+            let newest = match *suite {
+                NEWEST => Some(Apt::of_suite(&directory.join(NEWEST), NEWEST)?),
+                _ => None,
+            };
+            unpack_all(
+                newest.as_ref().unwrap_or(&apt),
+                directory,
+                suite,
+                names,
+                suite,
+            )?;
         }
         // By themselves: the development packages have links to the libraries that ours stand in for.
         for path in OTHERS.iter().map(Path::new) {

@@ -9,6 +9,9 @@ use std::process::Command;
 
 const SOURCES: &str = "tests/rigs/src/c_abi/programs";
 
+/// Those of new functions, which are compiled with the headers of the newest release.
+const OF_NEWEST: &[&str] = &["newest"];
+
 /// Compiles them with Debian's headers against our libraries. The directory that they are in.
 pub(super) fn compile(
     root: &Path,
@@ -26,12 +29,15 @@ pub(super) fn compile(
     for entry in fs::read_dir(&sources).map_err(fail(&sources))? {
         let source = entry.map_err(fail(&sources))?.path();
         let name = source.file_stem().unwrap_or_default();
+        let newest = packages.libraries.last();
+        let newest = newest.filter(|_| OF_NEWEST.iter().any(|newest| name == *newest));
+        let include = newest.map_or(&packages.include, |release| &release.include);
         quiet_output(
             Command::new("cc")
                 .args(["-O1", "-Wall", "-Werror", "-o"])
                 .arg(into.join(name))
                 .arg("-I")
-                .arg(&packages.include)
+                .arg(include)
                 .arg(&source)
                 .arg("-L")
                 .arg(&bundle.folder)

@@ -17,6 +17,16 @@ pub(super) const MEASURED: &[(Side, &str, usize)] =
     &[(Client, "custom ", 1), (Server, "custom ", 1)];
 
 pub(super) const ALL: &[Scenario] = &[
+    // A program with the functions that rdma-core has since 57, with streams that are waited for by `repoll_wait`.
+    pair(
+        "newest",
+        &["c:newest", "server"],
+        &["c:newest", "client"],
+        &[
+            (Server, "newest: all is right", 1),
+            (Client, "newest: all is right", 1),
+        ],
+    ),
     // Calls that do not wait, in a loop.
     pair(
         "rstream",
