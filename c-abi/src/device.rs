@@ -3,7 +3,7 @@
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsString, c_char, c_int, c_void};
 use std::fs;
 use std::ptr;
 use std::sync::{Mutex, Once, OnceLock};
@@ -141,6 +141,9 @@ pub(crate) fn devices() -> Result<&'static [DeviceObject]> {
         let _ = env_logger::Builder::from_env(level).try_init();
     });
     let devices = DEVICES.get_or_init(|| {
+        if let Some(hint) = hint(std::env::vars_os().map(|(name, _)| name)) {
+            eprintln!("{hint}");
+        }
         let names = settings::devices()?;
         let is_model = |name: &&DeviceName| **name == DeviceName::Model;
         let models = names.iter().filter(is_model).count();
@@ -158,6 +161,24 @@ pub(crate) fn devices() -> Result<&'static [DeviceObject]> {
         Ok(devices) => Ok(devices),
         Err(errno) => Err(*errno),
     }
+}
+
+/// What is said to a program whose environment has none of the library's variables. Any of them silences it.
+fn hint(mut names: impl Iterator<Item = OsString>) -> Option<String> {
+    let is_ours = |name: OsString| name.as_encoded_bytes().starts_with(b"BAREVERBS_");
+    let devices = match cfg!(feature = "model") {
+        true => "a device model without a link to others",
+        false => "no device",
+    };
+    (!names.any(is_ours)).then(|| {
+        format!(
+            "libibverbs (bareverbs): no BAREVERBS_ variable is set, so there is {devices}. Start the program with \
+             bareverbs-run, or set {device}=vfio:ADDRESS, or {device}=model with {link}; {device}=model alone \
+             silences this.",
+            device = settings::DEVICE,
+            link = settings::LINK,
+        )
+    })
 }
 
 /// The device behind a pointer of C.
@@ -362,4 +383,18 @@ pub unsafe extern "C" fn ibv_dontfork_range(_: *mut c_void, _: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dofork_range(_: *mut c_void, _: usize) -> c_int {
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_without_any_of_the_variables_gets_a_hint() {
+        let hint = |names: &[&str]| hint(names.iter().map(OsString::from));
+        let said = hint(&["PATH", "BAREVERBSX"]).expect("nothing is set");
+        assert!(said.contains("bareverbs-run") && said.contains("BAREVERBS_DEVICE=model alone"));
+        assert_eq!(hint(&["PATH", "BAREVERBS_PATHS"]), None);
+        assert_eq!(hint(&["BAREVERBS_DEVICE"]), None);
+    }
 }
