@@ -34,6 +34,10 @@ pub use symbols::{Kind, Returns, Symbol, symbols};
 
 /// The library that is a file; the others are symbolic links to it.
 pub const LIBRARY: &str = "libibverbs.so.1";
+/// The libraries that `LD_PRELOAD` names for programs that bring their own.
+pub const LIBRARIES: [&str; 3] = [LIBRARY, "librdmacm.so.1", "libmlx5.so.1"];
+/// The list of what valgrind finds in the library that is no error.
+pub const SUPPRESSIONS: &str = "valgrind.supp";
 /// The library that `LD_PRELOAD` names, for programs that look for devices elsewhere than in libibverbs.
 pub const PATHS_LIBRARY: &str = "libbareverbs_paths.so";
 /// The library that `LD_PRELOAD` names besides, for programs whose sockets are to be rsockets.

@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::symbols::{Kind, Symbol};
-use crate::{LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, refused, tree};
+use crate::{
+    LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, SUPPRESSIONS, refused, tree,
+};
 
 /// What the preload libraries export.
 const EXPORTS: &str = include_str!("../../paths/exports.map");
 const SOCKETS_EXPORTS: &str = include_str!("../../sockets/exports.map");
+
+/// What valgrind finds in the library that is no error.
+const EXPECTED: &str = include_str!("../valgrind.supp");
 
 /// What a bundle is made of.
 #[derive(Debug, Clone)]
@@ -107,6 +112,8 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
             symlink(LIBRARY, &path).map_err(fail(&path))?;
         }
     }
+    let list = folder.join(SUPPRESSIONS);
+    fs::write(&list, EXPECTED).map_err(fail(&list))?;
     let fresh = parts.join(RUNNER);
     fs::copy(sources.runner, &fresh).map_err(fail(sources.runner))?;
     let runner = folder.join(RUNNER);

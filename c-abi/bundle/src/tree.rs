@@ -1,12 +1,14 @@
 //! The files that programs look for in `/sys/class/infiniband` and `/dev/infiniband`, as the preload library shows them.
 //!
-//! There is a folder for each number of devices. The files have what is the same for every device: addresses, for
-//! example, depend on the process, and programs get them from the library.
+//! There is a folder for each kind and number of devices. The files have what is the same for every process: addresses, for
+//! example, depend on it, and programs get them from the library. `docs/c-abi.md` has the list, and what is not there.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+use connectx_model::Config;
 
 /// The folder in the bundle.
 pub const TREES: &str = "paths";
@@ -15,12 +17,56 @@ pub const MOST: usize = 8;
 /// The entries of a port's table of GIDs that have a type. The table is longer, but programs end at the first one that is
 /// not there.
 const GIDS: usize = 128;
+/// The domain of the devices' PCI addresses: one that machines do not have, so that the addresses are no other devices'.
+const DOMAIN: &str = "ffff";
+
+/// What the devices are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Models with Ethernet ports.
+    Ethernet,
+    /// Models with InfiniBand ports.
+    InfiniBand,
+    /// Some of them are cards, which are not known before they are opened.
+    Cards,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Ethernet, Self::InfiniBand, Self::Cards];
+
+    /// By the list of devices.
+    #[must_use]
+    pub fn of(infiniband: bool, devices: &str) -> Self {
+        match (infiniband, devices.contains("vfio:")) {
+            (_, true) => Self::Cards,
+            (true, false) => Self::InfiniBand,
+            (false, false) => Self::Ethernet,
+        }
+    }
+
+    /// The name of its folder.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Ethernet => "ethernet",
+            Self::InfiniBand => "infiniband",
+            Self::Cards => "cards",
+        }
+    }
+
+    /// Link layer, class of the PCI function, type of the GIDs.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Self::InfiniBand => ["InfiniBand", "0x020700", "IB/RoCE v1"],
+            Self::Ethernet | Self::Cards => ["Ethernet", "0x020000", "RoCE v2"],
+        }
+    }
+}
 
 /// The folder with the files of so many devices, if there is one.
 #[must_use]
-pub fn of(bundle: &Path, devices: usize, infiniband: bool) -> Option<PathBuf> {
-    let kind = kind(infiniband);
-    let folder = bundle.join(TREES).join(kind).join(devices.to_string());
+pub fn of(bundle: &Path, devices: usize, kind: Kind) -> Option<PathBuf> {
+    let folder = bundle.join(TREES).join(kind.folder());
+    let folder = folder.join(devices.to_string());
     (1..=MOST).contains(&devices).then_some(folder)
 }
 
@@ -31,72 +77,123 @@ pub(crate) fn make(bundle: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    for infiniband in [false, true] {
-        make_for(&trees.join(kind(infiniband)), infiniband)?;
+    for kind in Kind::ALL {
+        let folder = trees.join(kind.folder());
+        for index in 0..MOST {
+            make_gid_attributes(&folder.join(gid_attributes(index)), index, kind)?;
+        }
+        for devices in 1..=MOST {
+            make_for(&folder.join(devices.to_string()), devices, kind)?;
+        }
     }
     Ok(())
 }
 
-/// The folder for devices with ports of a kind.
-fn kind(infiniband: bool) -> &'static str {
-    match infiniband {
-        true => "infiniband",
-        false => "ethernet",
-    }
+/// The folder of the attributes of a device's GIDs, among those that all numbers of devices have in common.
+fn gid_attributes(index: usize) -> String {
+    format!("gid_attrs{index}")
 }
 
-fn make_for(trees: &Path, infiniband: bool) -> io::Result<()> {
-    let (link_layer, gid_type) = match infiniband {
-        true => ("InfiniBand", "IB/RoCE v1"),
-        false => ("Ethernet", "RoCE v2"),
-    };
-    let common = trees.join("common");
-    for index in 0..MOST {
-        let device = common.join(device(index));
-        file(&device.join("numa_node"), "-1")?;
-        file(&device.join("local_cpus"), "ffffffff")?;
-        file(&device.join("vendor"), "0x15b3")?;
-        if !infiniband {
-            // The name that `getifaddrs` gives the port.
-            fs::create_dir_all(device.join("net").join(format!("roce{index}")))?;
+/// The name that `getifaddrs` gives the port of a device.
+fn interface(index: usize) -> String {
+    format!("roce{index}")
+}
+
+/// A file for each GID, all of them links to one.
+fn make_gid_attributes(folder: &Path, index: usize, kind: Kind) -> io::Result<()> {
+    let [_, _, gid_type] = kind.words();
+    let mut lists = vec![("types", gid_type.to_owned())];
+    if kind != Kind::InfiniBand {
+        lists.push(("ndevs", interface(index)));
+    }
+    for (name, text) in lists {
+        let list = folder.join(name);
+        file(&list.join("each"), &text)?;
+        for gid in 0..GIDS {
+            symlink("each", list.join(gid.to_string()))?;
         }
     }
-    let port = common.join("ports/1");
+    Ok(())
+}
+
+/// The tree of so many devices, in which each is below its PCI function, as in Linux's.
+fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
+    let class = tree.join("sys/class");
+    let [rdma, verbs] = ["infiniband", "infiniband_verbs"].map(|name| class.join(name));
+    file(&verbs.join("abi_version"), "6")?;
+    fs::create_dir_all(&rdma)?;
+    let nodes = tree.join("dev/infiniband");
+    fs::create_dir_all(&nodes)?;
+    for index in 0..devices {
+        let (name, verbs_name) = (format!("mlx5_{index}"), format!("uverbs{index}"));
+        let function = format!(
+            "devices/pci{DOMAIN}:00/{DOMAIN}:{:02x}:00.0",
+            index.saturating_add(1)
+        );
+        make_function(&tree.join("sys").join(&function), index, kind)?;
+        let links = [
+            (&rdma, "infiniband", name),
+            (&verbs, "infiniband_verbs", verbs_name),
+        ];
+        for (class, part, name) in links {
+            symlink(format!("../../{function}/{part}/{name}"), class.join(name))?;
+        }
+        // A character device that can be opened, which is all that programs want of it.
+        symlink("/dev/null", nodes.join(format!("uverbs{index}")))?;
+    }
+    Ok(())
+}
+
+/// The files of a PCI function, and of the device on it.
+fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
+    let model = (kind != Kind::Cards).then(|| Config::new(1));
+    let [link_layer, class, _] = kind.words();
+    file(&function.join("vendor"), "0x15b3")?;
+    file(&function.join("class"), class)?;
+    file(&function.join("numa_node"), "-1")?;
+    // All that there may be: a program looks for those that it has.
+    file(&function.join("local_cpus"), &["ffffffff"; 32].join(","))?;
+    file(&function.join("local_cpulist"), "0-1023")?;
+    if kind != Kind::InfiniBand {
+        fs::create_dir_all(function.join("net").join(interface(index)))?;
+    }
+
+    let device = function.join("infiniband").join(format!("mlx5_{index}"));
+    file(&device.join("node_type"), "1: CA")?;
+    let port = device.join("ports/1");
     file(&port.join("link_layer"), link_layer)?;
     file(&port.join("state"), "4: ACTIVE")?;
     file(&port.join("phys_state"), "5: LinkUp")?;
-    for index in 0..GIDS {
-        let types = port.join("gid_attrs/types");
-        file(&types.join(index.to_string()), gid_type)?;
+    // From the port up to the folder of the kind.
+    let kinds = Path::new("../../../../../../../../..");
+    symlink(kinds.join(gid_attributes(index)), port.join("gid_attrs"))?;
+    if let Some(model) = model {
+        file(
+            &function.join("device"),
+            &format!("{:#06x}", model.device_id),
+        )?;
+        file(&device.join("hca_type"), &format!("MT{}", model.device_id))?;
+        file(&device.join("hw_rev"), "0")?;
+        let (major, minor, sub) = model.firmware;
+        file(&device.join("fw_ver"), &format!("{major}.{minor}.{sub:04}"))?;
+        let board = String::from_utf8_lossy(&model.board_id);
+        file(&device.join("board_id"), board.trim_end_matches('\0'))?;
+        file(&port.join("rate"), RATE)?;
     }
-    for devices in 1..=MOST {
-        let tree = trees.join(devices.to_string());
-        let class = tree.join("sys/class");
-        file(&class.join("infiniband_verbs/abi_version"), "6")?;
-        let nodes = tree.join("dev/infiniband");
-        fs::create_dir_all(&nodes)?;
-        for index in 0..devices {
-            let (name, verbs) = (format!("mlx5_{index}"), format!("uverbs{index}"));
-            let folder = class.join("infiniband").join(&name);
-            file(&folder.join("node_type"), "1: CA")?;
-            let common = Path::new("../../../../../common");
-            symlink(common.join("ports"), folder.join("ports"))?;
-            symlink(common.join(device(index)), folder.join("device"))?;
-            let verbs_device = class.join("infiniband_verbs").join(&verbs);
-            file(&verbs_device.join("ibdev"), &name)?;
-            file(&verbs_device.join("abi_version"), "1")?;
-            symlink(common.join(device(index)), verbs_device.join("device"))?;
-            // A character device that can be opened, which is all that programs want of it.
-            symlink("/dev/null", nodes.join(&verbs))?;
-        }
+
+    let verbs = function
+        .join("infiniband_verbs")
+        .join(format!("uverbs{index}"));
+    file(&verbs.join("ibdev"), &format!("mlx5_{index}"))?;
+    file(&verbs.join("abi_version"), "1")?;
+    for device in [device, verbs] {
+        symlink("../..", device.join("device"))?;
     }
     Ok(())
 }
 
-/// The folder of a device's files among those that all numbers of devices have in common.
-fn device(index: usize) -> String {
-    format!("device{index}")
-}
+/// What the models' ports have.
+const RATE: &str = "100 Gb/sec (4X EDR)";
 
 fn file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {

@@ -192,3 +192,78 @@ fn the_runner_sets_the_environment() {
         .unwrap();
     assert_eq!(missing.status.code(), Some(127));
 }
+
+/// Says what the function of a library returns: of the one that it is linked to, and of the one that a module is linked to,
+/// as modules of Python are loaded, and with a scope of its own.
+const BRINGS_ITS_OWN: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int ibv_fork_init(void);
+static int of_module(const char *name, int flags)
+{
+    void *module = dlopen(name, RTLD_NOW | RTLD_LOCAL | flags);
+    int (*function)(void) = module ? (int (*)(void))dlsym(module, "call") : 0;
+    return function ? function() : -1;
+}
+int main(int argc, char **argv)
+{
+    printf("%d ", ibv_fork_init());
+    printf("%d ", of_module(argv[1], 0));
+    printf("%d\n", of_module(argv[2], RTLD_DEEPBIND));
+    return argc != 3;
+}
+"#;
+
+#[test]
+fn preloaded_libraries_come_before_those_that_a_program_brings() {
+    let folder = made("preload", &symbols().unwrap());
+    // As auditwheel has it: under another name, beside the program.
+    let name = "libibverbs-0a1b2c3d.so.1.14.44.0";
+    fs::write(folder.join("map"), "IBVERBS_1.1 { ibv_fork_init; };\n").unwrap();
+    let own = "int ibv_fork_init(void) { return 3; }\n";
+    let script = format!("-Wl,--version-script={}", folder.join("map").display());
+    let soname = format!("-Wl,-soname,{name}");
+    let shared = ["-shared", "-fPIC"];
+    let library = compile(
+        &folder,
+        "own.so",
+        own,
+        &[&shared[..], &[&script, &soname]].concat(),
+    );
+    fs::rename(library, folder.join(name)).unwrap();
+    let linked = format!("-L{}", folder.display());
+    let linked = [linked.as_str(), &format!("-l:{name}"), "-Wl,-rpath,$ORIGIN"];
+    let module = "int ibv_fork_init(void); int call(void) { return ibv_fork_init(); }\n";
+    let module = compile(
+        &folder,
+        "module.so",
+        module,
+        &[&shared[..], &linked].concat(),
+    );
+    // The loader would give the same file the same scope.
+    let deep = folder.join("deep.so");
+    fs::copy(&module, &deep).unwrap();
+    let program = compile(&folder, "brings", BRINGS_ITS_OWN, &linked);
+
+    let runner = folder.join("bundle").join(RUNNER);
+    let says = |options: &[&str]| {
+        let mut command = Command::new(&runner);
+        run(command.args(options).arg(&program).args([&module, &deep]))
+    };
+    assert_eq!(says(&[]), "3 3 3\n");
+    assert_eq!(says(&["--preload"]), "7 7 3\n");
+
+    let environment = run(Command::new(&runner)
+        .args(["--preload", "env"])
+        .env("LD_PRELOAD", "libm.so.6"));
+    let preload = environment
+        .lines()
+        .find(|line| line.starts_with("LD_PRELOAD="));
+    let bundle = folder.join("bundle").canonicalize().unwrap();
+    let bundle = bundle.display();
+    let expected = format!(
+        "LD_PRELOAD={bundle}/libibverbs.so.1:{bundle}/librdmacm.so.1:{bundle}/libmlx5.so.1:libm.so.6"
+    );
+    assert_eq!(preload, Some(expected.as_str()));
+}

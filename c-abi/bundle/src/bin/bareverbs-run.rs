@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use bareverbs_bundle::{
-    Impairment, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, impairment, switch, tree,
+    Impairment, LIBRARIES, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, SUPPRESSIONS, impairment,
+    switch, tree,
 };
 use bareverbs_command_line::{EMPTY, is_path, parse_words};
 use bpaf::Bpaf;
@@ -78,6 +79,9 @@ struct Options {
     /// with this option, or are programs with rsockets.
     #[bpaf(switch, last)]
     sockets: bool,
+    /// Put the libraries in front of those that the program brings along under other names (LD_PRELOAD), as programs from
+    /// wheels do.
+    preload: bool,
     /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
     #[bpaf(argument("FILE"), last, optional)]
     pcap: Option<String>,
@@ -137,10 +141,12 @@ fn command(options: Options) -> Result<Command, String> {
     );
     let device = options.device.clone();
     let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
-    let devices = devices.map_or(1, |devices| devices.split(',').count());
+    let devices = devices.unwrap_or_else(|| "model".to_owned());
     let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
-    if let Some(tree) = tree::of(folder, devices, options.infiniband).filter(|_| preloaded.exists())
+    let kind = tree::Kind::of(options.infiniband, &devices);
+    if let Some(tree) =
+        tree::of(folder, devices.split(',').count(), kind).filter(|_| preloaded.exists())
     {
         preload.push(preloaded);
         command.env("BAREVERBS_PATHS", tree);
@@ -155,9 +161,18 @@ fn command(options: Options) -> Result<Command, String> {
         }
         preload.push(sockets);
     }
+    if options.preload {
+        preload.extend(LIBRARIES.map(|name| folder.join(name)));
+    }
     if !preload.is_empty() {
         command.env("LD_PRELOAD", before("LD_PRELOAD", &preload));
     }
+
+    let suppressions = folder.join(SUPPRESSIONS);
+    command.env(
+        "VALGRIND_OPTS",
+        suppressing(&suppressions, std::env::var_os("VALGRIND_OPTS")),
+    );
 
     let link = match (options.wire, options.unit) {
         (Some(wire), Some(unit @ 1..=2)) => {
@@ -205,6 +220,18 @@ fn uplink(text: String) -> Result<Address, String> {
     }
 }
 
+/// What valgrind takes besides its command line: the list of what is to be expected of the library, and what the
+/// environment has.
+fn suppressing(list: &Path, rest: Option<OsString>) -> OsString {
+    let mut options = OsString::from("--suppressions=");
+    options.push(list);
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        options.push(" ");
+        options.push(rest);
+    }
+    options
+}
+
 /// The words with "--" before the program, whose own options are not to be looked at.
 fn divided(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut divided = Vec::new();
@@ -231,7 +258,7 @@ fn divided(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// The options that the word after is no value of.
-const FLAGS: [&str; 3] = ["--infiniband", "--sockets", "--help"];
+const FLAGS: [&str; 4] = ["--infiniband", "--sockets", "--preload", "--help"];
 
 /// A list with colons between its parts: these ones, and what the environment has.
 fn before(name: &str, first: &[PathBuf]) -> OsString {

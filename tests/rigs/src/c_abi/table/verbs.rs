@@ -3,6 +3,8 @@
 use crate::c_abi::scenario::Side::{Client, Server};
 use crate::c_abi::scenario::{Ready, Says, Scenario, alone, same};
 
+const FILES: Says = &[(Server, "the files are as the library has it", 1)];
+
 pub(super) const ALL: &[Scenario] = &[
     alone("devices", &["ibv_devices"], &[(Server, "mlx5_0", 1)]),
     alone(
@@ -25,6 +27,8 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "all functions work", 1),
         ],
     ),
+    alone("sysfs", &["c:sysfs"], FILES),
+    alone("sysfs-infiniband", &["c:sysfs"], FILES).with(&["--infiniband"]),
     alone(
         "contexts",
         &["c:contexts"],
