@@ -117,5 +117,9 @@ interposed! {
     readlink(path: *const c_char, to: *mut c_char, size: size_t) path -> ssize_t, -1;
     readlinkat(folder: c_int, path: *const c_char, to: *mut c_char, size: size_t) path -> ssize_t, -1;
     realpath(path: *const c_char, to: *mut c_char) path -> *mut c_char, std::ptr::null_mut();
+    canonicalize_file_name(path: *const c_char) path -> *mut c_char, std::ptr::null_mut();
+    __readlink_chk(path: *const c_char, to: *mut c_char, size: size_t, room: size_t) path -> ssize_t, -1;
+    __readlinkat_chk(folder: c_int, path: *const c_char, to: *mut c_char, size: size_t, room: size_t) path -> ssize_t, -1;
+    __realpath_chk(path: *const c_char, to: *mut c_char, room: size_t) path -> *mut c_char, std::ptr::null_mut();
     creat(path: *const c_char, mode: mode_t) path -> c_int, -1;
 }

@@ -3,7 +3,9 @@
  * for them, against what the library says of the same device.
  */
 
-#include <dirent.h>
+/* As distributions build programs: realpath becomes __realpath_chk where the room is known. */
+#define _FORTIFY_SOURCE 2
+
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -74,7 +76,9 @@ int main(void)
 	CHECK(realpath(path, real) && is_pci(real, pci) && pci[3] == 0);
 	snprintf(path, sizeof(path), "%s/../..", folder);
 	CHECK(realpath(path, real) && is_pci(real, same) && !memcmp(pci, same, sizeof(pci)));
-	CHECK(realpath(folder, real) && !strcmp(basename(real), ibv_get_device_name(list[0])));
+	char *plain = realpath(folder, NULL);
+	CHECK(plain && !strcmp(basename(plain), ibv_get_device_name(list[0])));
+	free(plain);
 	CHECK(realpath(folder, real));
 	char *function = dirname(dirname(real));
 	CHECK(strtol(reads(function, "vendor"), NULL, 0) == 0x15b3);
