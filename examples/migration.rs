@@ -25,7 +25,7 @@ use bareverbs_node::cm::rdma::{
 };
 use bareverbs_node::cm::sa;
 use bareverbs_node::verbs::qp::QpCap;
-use bareverbs_node::verbs::{Device, Gid, Platform, PortAttr, WcStatus};
+use bareverbs_node::verbs::{Device, Gid, Platform, PortAttr};
 use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
 use bpaf::Bpaf;
@@ -171,8 +171,8 @@ fn exchange(cm: &mut Cm<'_, '_>, arguments: &Arguments, paths: &[PathRecord; 2])
     send(cm, id, 1)?;
     for _ in 0..MESSAGES {
         let completion = cm.get_recv_comp(id)?;
-        if completion.status != WcStatus::Success || completion.byte_len as usize != LEN {
-            return Err(format!("a reply ends with {}", completion.status).into());
+        if completion.byte_len as usize != LEN {
+            return Err(format!("a reply of {} bytes", completion.byte_len).into());
         }
     }
     println!("{MESSAGES} replies");
@@ -187,10 +187,7 @@ fn send(cm: &mut Cm<'_, '_>, id: CmId, count: u64) -> Result<()> {
     let message = cm.reg_msgs(id, LEN)?;
     for number in 0..count {
         cm.post_send(id, number, &message, 0, LEN, SendFlags::SIGNALED)?;
-        let completion = cm.get_send_comp(id)?;
-        if completion.status != WcStatus::Success {
-            return Err(format!("a message ends with {}", completion.status).into());
-        }
+        let _ = cm.get_send_comp(id)?;
     }
     Ok(())
 }

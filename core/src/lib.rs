@@ -210,5 +210,5 @@ pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::clock::Clock;
 pub use types::config::Config;
 pub use types::rate::StaticRate;
-pub use wc::{NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
+pub use wc::{NetworkHeader, Wc, WcError, WcFlags, WcOpcode, WcStatus};
 pub use xrc::Xrcd;

@@ -214,7 +214,7 @@ impl<'c, 's, 'd, P: Platform> Members<'c, 's, 'd, P> {
         };
         let wc = if self.done.received == 0 {
             // The first one has no time limit.
-            messages.check(self.cm.get_recv_comp(messages.id())?)?
+            messages.check(self.cm.get_recv_comp(messages.id()))?
         } else {
             messages.receive(self.cm)?
         };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bareverbs::cm::rdma::{
     AddrInfo, AddressFamily, CmId, PortSpace, QpInit, RdmaCm, Resolver, SendFlags, getaddrinfo,
 };
+use bareverbs::verbs::Platform;
 use bareverbs::verbs::qp::QpCap;
-use bareverbs::verbs::{Platform, WcStatus};
 use bareverbs_command_line::{PORTS, is_port};
 use bareverbs_node::{About, Cm, Host};
 use bpaf::Bpaf;
@@ -180,11 +180,8 @@ pub(crate) fn send<P: Platform, R: Resolver>(
     message: &Message,
 ) -> Result<()> {
     cm.post_send_inline(id, 0, message, SendFlags::SIGNALED)?;
-    let wc = cm.get_send_comp_until(id, soon(cm))?;
-    match wc.status {
-        WcStatus::Success => Ok(()),
-        status => Err(format!("{:?} failed: {status}", wc.opcode).into()),
-    }
+    let _ = cm.get_send_comp_until(id, soon(cm))?;
+    Ok(())
 }
 
 /// Waits until a message is there.
@@ -192,11 +189,8 @@ pub(crate) fn receive<P: Platform, R: Resolver>(
     cm: &mut RdmaCm<'_, '_, P, R>,
     id: CmId,
 ) -> Result<()> {
-    let wc = cm.get_recv_comp_until(id, soon(cm))?;
-    match wc.status {
-        WcStatus::Success => Ok(()),
-        status => Err(format!("{:?} failed: {status}", wc.opcode).into()),
-    }
+    let _ = cm.get_recv_comp_until(id, soon(cm))?;
+    Ok(())
 }
 
 /// Until when the other end has to have done its part.

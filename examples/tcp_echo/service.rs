@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{ChannelId, CmId, EventType, PortSpace, QpInit, SendFlags, SockAddr};
+use bareverbs::verbs::Platform;
 use bareverbs::verbs::mr::Buffer;
 use bareverbs::verbs::qp::QpCap;
-use bareverbs::verbs::{Platform, Wc, WcStatus};
 
 use crate::Result;
 use bareverbs_node::{Cm, Host};
@@ -42,10 +42,9 @@ impl<'d, P: Platform> Peer<'d, P> {
 
     /// The message, if it has come.
     fn receive(&self, cm: &mut Cm<'_, 'd, P>) -> Result<Option<[u8; LEN]>> {
-        let Some(wc) = cm.try_get_recv_comp(self.id)? else {
+        if cm.try_get_recv_comp(self.id)?.is_none() {
             return Ok(None);
-        };
-        check(&wc)?;
+        }
         let mut message = [0; LEN];
         self.inbox.copy_out(0, &mut message)?;
         Ok(Some(message))
@@ -54,13 +53,6 @@ impl<'d, P: Platform> Peer<'d, P> {
     fn say(&self, cm: &mut Cm<'_, 'd, P>, message: &[u8; LEN]) -> Result<()> {
         Ok(cm.post_send_inline(self.id, 0, message, SendFlags::SIGNALED)?)
     }
-}
-
-fn check(wc: &Wc) -> Result<()> {
-    if wc.status == WcStatus::Success {
-        return Ok(());
-    }
-    Err(format!("{:?} failed: {}", wc.opcode, wc.status).into())
 }
 
 pub(crate) struct Server<'d, P: Platform> {

@@ -142,7 +142,7 @@
 //!     cm.post_recv(id, 1, &message, 0, 64)?;
 //!     cm.connect(id, None)?;
 //!     cm.post_send(id, 2, &message, 0, 64, SendFlags::SIGNALED)?;
-//!     cm.get_send_comp(id)?;
+//!     let _ = cm.get_send_comp(id)?;
 //!     let reply = cm.get_recv_comp(id)?;
 //!     println!("{} bytes came back", reply.byte_len);
 //!     cm.disconnect(id)?;

@@ -121,6 +121,36 @@ impl fmt::Display for WcStatus {
 
 impl core::error::Error for WcStatus {}
 
+/// What a completion with an error says: all that means something in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WcError {
+    /// The work request's identifier.
+    pub wr_id: u64,
+    /// The local QP.
+    pub qp_num: Qpn,
+    /// Why it failed.
+    pub status: WcStatus,
+    /// The vendor's syndrome.
+    pub vendor_err: u8,
+    /// The device's syndrome, from which `status` follows.
+    pub syndrome: u8,
+}
+
+impl fmt::Display for WcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (vendor syndrome {:#04x}) of work request {} on QP {:#x}",
+            self.status,
+            self.vendor_err,
+            self.wr_id,
+            self.qp_num.number()
+        )
+    }
+}
+
+impl core::error::Error for WcError {}
+
 /// What kind of work completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WcOpcode {
@@ -216,6 +246,7 @@ pub enum NetworkHeader {
 }
 
 /// A completion with all fields decoded: `struct ibv_wc`.
+#[must_use = "it says whether the work request succeeded"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wc {
     /// The work request's identifier.
@@ -249,16 +280,23 @@ pub struct Wc {
 }
 
 impl Wc {
-    /// The completion of a success, or the status of a failure.
+    /// The completion of a success, or what it says of a failure.
     ///
     /// # Errors
     ///
     /// Every status but [`WcStatus::Success`].
-    pub fn ok(self) -> Result<Self, WcStatus> {
-        match self.status {
-            WcStatus::Success => Ok(self),
-            status => Err(status),
+    #[inline]
+    pub const fn ok(self) -> Result<Self, WcError> {
+        if matches!(self.status, WcStatus::Success) {
+            return Ok(self);
         }
+        Err(WcError {
+            wr_id: self.wr_id,
+            qp_num: self.qp_num,
+            status: self.status,
+            vendor_err: self.vendor_err,
+            syndrome: self.syndrome,
+        })
     }
 
     /// A completion that says nothing, to fill an array with for `Cq::poll_wcs`.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use bareverbs::cm::rdma::{CmId, IdState, QpInit, RdmaCm, RdmaError, Resolver, SendFlags};
 use bareverbs::verbs::mr::Buffer;
 use bareverbs::verbs::qp::QpCap;
-use bareverbs::verbs::{Platform, Wc, WcStatus};
+use bareverbs::verbs::{Platform, WcError, WcStatus};
 
 type Result<T> = core::result::Result<T, ChannelError>;
 
@@ -30,8 +30,7 @@ pub enum ChannelError {
     Completion {
         /// Which.
         what: &'static str,
-        status: WcStatus,
-        vendor: u8,
+        failed: WcError,
     },
     /// The other end disconnected while this was under way.
     Disconnected {
@@ -46,11 +45,11 @@ impl fmt::Display for ChannelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rdma(error) => error.fmt(f),
-            Self::Completion {
-                what,
-                status,
-                vendor,
-            } => write!(f, "{what} failed: {status} (vendor error {vendor:#x})"),
+            Self::Completion { what, failed } => write!(
+                f,
+                "{what} failed: {} (vendor error {:#x})",
+                failed.status, failed.vendor_err
+            ),
             Self::Disconnected { what } => {
                 write!(f, "the other end disconnected during this end's {what}")
             }
@@ -130,13 +129,15 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         what: &'static str,
     ) -> Result<()> {
         let deadline = cm.now() + self.silence;
-        let wc = cm.get_send_comp_until(self.id, deadline)?;
+        let Some(failed) = failure(cm.get_send_comp_until(self.id, deadline))?.err() else {
+            return Ok(());
+        };
         // What was posted comes back when the other end disconnects. That end's queue pair answers no more before it says so,
         // and the retries may be over when it does.
-        let timeout = match wc.status {
+        let timeout = match failed.status {
             WcStatus::WrFlushErr => Duration::ZERO,
             WcStatus::RetryExcErr => DREQ_TIMEOUT,
-            _ => return check(&wc, what),
+            _ => return Err(ChannelError::Completion { what, failed }),
         };
         let end = cm.now() + timeout;
         loop {
@@ -144,7 +145,7 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
                 return Err(ChannelError::Disconnected { what });
             }
             if cm.now() >= end {
-                return check(&wc, what);
+                return Err(ChannelError::Completion { what, failed });
             }
             cm.wait(end)?;
         }
@@ -157,9 +158,9 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         timeout: Duration,
     ) -> Result<Received<LEN>> {
         let end = cm.now().saturating_add(timeout);
-        let wc = loop {
-            if let Some(wc) = cm.try_get_recv_comp(self.id)? {
-                break wc;
+        let completion = loop {
+            if let Some(completion) = cm.try_get_recv_comp(self.id).transpose() {
+                break failure(completion)?;
             }
             if cm.state(self.id)? == IdState::Disconnect {
                 return Ok(Received::Disconnected);
@@ -170,11 +171,20 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
             // For either.
             cm.wait(end)?;
         };
-        // What was posted comes back when the other end disconnects.
-        if wc.status == WcStatus::WrFlushErr && cm.state(self.id)? == IdState::Disconnect {
-            return Ok(Received::Disconnected);
-        }
-        check(&wc, "receive")?;
+        let wc = match completion {
+            Ok(wc) => wc,
+            // What was posted comes back when the other end disconnects.
+            Err(failed)
+                if failed.status == WcStatus::WrFlushErr
+                    && cm.state(self.id)? == IdState::Disconnect =>
+            {
+                return Ok(Received::Disconnected);
+            }
+            Err(failed) => {
+                let what = "receive";
+                return Err(ChannelError::Completion { what, failed });
+            }
+        };
         if wc.byte_len as usize != LEN {
             return Err(ChannelError::Length {
                 found: wc.byte_len,
@@ -200,14 +210,13 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
     }
 }
 
-/// The error of a work request that failed.
-pub fn check(wc: &Wc, what: &'static str) -> Result<()> {
-    if wc.status == WcStatus::Success {
-        return Ok(());
+/// Tells the failure of a work request from other errors.
+pub fn failure<T>(
+    completion: core::result::Result<T, RdmaError>,
+) -> Result<core::result::Result<T, WcError>> {
+    match completion {
+        Ok(wc) => Ok(Ok(wc)),
+        Err(RdmaError::Completion(failed)) => Ok(Err(failed)),
+        Err(error) => Err(error.into()),
     }
-    Err(ChannelError::Completion {
-        what,
-        status: wc.status,
-        vendor: wc.vendor_err,
-    })
 }

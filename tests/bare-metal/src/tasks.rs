@@ -12,12 +12,12 @@ use bareverbs::cm::rdma::{
 };
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::platform::{Platform, VectorSet};
-use bareverbs::verbs::{Wc, WcStatus};
+use bareverbs::verbs::WcStatus;
 use futures_util::future::{Either, select};
 use kernel::clock;
 use kernel::executor::{self, Ready, Timers, Turns};
 
-use crate::channel::{ChannelError, DREQ_TIMEOUT, check};
+use crate::channel::{ChannelError, DREQ_TIMEOUT, failure};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::manager::Cm;
@@ -248,18 +248,24 @@ impl<'d> Server<'_, '_, 'd> {
     async fn advert(&self, client: &Client<'d>) -> Result<Option<Advert>> {
         let received = pin!(self.cm.get_recv_comp(client.id));
         let silent = pin!(self.ended(client, self.silence));
-        let wc = match select(received, silent).await {
-            Either::Left((wc, _)) => wc?,
+        let completion = match select(received, silent).await {
+            Either::Left((completion, _)) => failure(completion)?,
             Either::Right((ended, _)) => match ended? {
                 true => return Ok(None),
                 false => return Err(PingError::Silent(self.silence)),
             },
         };
-        // What was posted comes back when the other end disconnects.
-        if wc.status == WcStatus::WrFlushErr && self.is_over(client)? {
-            return Ok(None);
-        }
-        check(&wc, "receive")?;
+        let wc = match completion {
+            Ok(wc) => wc,
+            // What was posted comes back when the other end disconnects.
+            Err(failed) if failed.status == WcStatus::WrFlushErr && self.is_over(client)? => {
+                return Ok(None);
+            }
+            Err(failed) => {
+                let what = "receive";
+                return Err(ChannelError::Completion { what, failed }.into());
+            }
+        };
         if wc.byte_len as usize != ADVERT {
             let (found, due) = (wc.byte_len, ADVERT);
             return Err(ChannelError::Length { found, due }.into());
@@ -282,16 +288,19 @@ impl<'d> Server<'_, '_, 'd> {
 
     /// Waits for the completion of what was posted.
     async fn sent(&self, client: &Client<'d>, what: &'static str) -> Result<()> {
-        let wc: Wc = {
+        let failed = {
             let sent = pin!(self.cm.get_send_comp(client.id));
             let late = pin!(self.later(client.task, self.silence));
             match select(sent, late).await {
-                Either::Left((wc, _)) => wc?,
+                Either::Left((completion, _)) => match failure(completion)? {
+                    Ok(_) => return Ok(()),
+                    Err(failed) => failed,
+                },
                 Either::Right(_) => return Err(RdmaError::TimedOut.into()),
             }
         };
         // As in `Channel::sent`: the other end may have disconnected, and may be about to say so.
-        let over = match wc.status {
+        let over = match failed.status {
             WcStatus::WrFlushErr => self.is_over(client)?,
             WcStatus::RetryExcErr => self.ended(client, DREQ_TIMEOUT).await?,
             _ => false,
@@ -299,7 +308,7 @@ impl<'d> Server<'_, '_, 'd> {
         if over {
             return Err(ChannelError::Disconnected { what }.into());
         }
-        Ok(check(&wc, what)?)
+        Err(ChannelError::Completion { what, failed }.into())
     }
 
     /// Waits until the client disconnects, for so long at most. Whether it has.

@@ -65,7 +65,7 @@ use crate::rdma::verbs::owned::Side;
 ///     cm.accept(id, None).await?;
 ///     let len = cm.get_recv_comp(id).await?.byte_len;
 ///     cm.with(|cm| cm.post_send(id, 0, &buffer, 0, len as usize, SendFlags::SIGNALED))?;
-///     cm.get_send_comp(id).await?;
+///     let _ = cm.get_send_comp(id).await?;
 ///     cm.disconnect(id).await?;
 ///     cm.with(|cm| cm.destroy_ep(id))
 /// }
@@ -277,12 +277,14 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
         .await
     }
 
-    /// Waits for the completion of a send, in the CQ that the manager made ([`RdmaCm::get_send_comp`]).
+    /// Waits for the completion of a send, in the CQ that the manager made. That of a failed work request is an error
+    /// ([`RdmaCm::get_send_comp`]).
     pub async fn get_send_comp(&self, id: CmId) -> Result<Wc, RdmaError> {
         self.completion(id, Side::Send).await
     }
 
-    /// Waits for the completion of a receive, in the CQ that the manager made ([`RdmaCm::get_recv_comp`]).
+    /// Waits for the completion of a receive, in the CQ that the manager made. That of a failed work request is an error
+    /// ([`RdmaCm::get_recv_comp`]).
     pub async fn get_recv_comp(&self, id: CmId) -> Result<Wc, RdmaError> {
         self.completion(id, Side::Recv).await
     }

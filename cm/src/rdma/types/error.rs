@@ -7,6 +7,7 @@ use bareverbs_core::cq::CqError;
 use bareverbs_core::mr::{MrError, OutOfRange};
 use bareverbs_core::qp::{BadWr, CreateQpError, ModifyError, PostError};
 use bareverbs_core::srq::SrqError;
+use bareverbs_core::wc::WcError;
 use bareverbs_core::{
     CommandError, DeviceError, EthernetError, EthernetReceiveError, EthernetSendError, GidError,
 };
@@ -217,6 +218,8 @@ pub enum RdmaError {
     Post(PostError),
     /// One of a list of work requests could not be posted.
     BadWr(BadWr),
+    /// A work request completed with an error. The completion was taken from its CQ; this is what it said.
+    Completion(WcError),
     /// Beyond the end of a buffer.
     OutOfRange(OutOfRange),
 }
@@ -302,7 +305,7 @@ impl RdmaError {
                 engine::CmError::ServiceInUse { .. } => EADDRINUSE,
                 _ => EINVAL,
             },
-            Self::Device(_) | Self::Command(_) => EIO,
+            Self::Device(_) | Self::Command(_) | Self::Completion(_) => EIO,
             Self::Cq(error) => match error {
                 CqError::NoSlot { .. } | CqError::Memory(_) => ENOMEM,
                 CqError::Busy { .. } => EBUSY,
@@ -431,6 +434,7 @@ impl fmt::Display for RdmaError {
             Self::Mr(error) => write!(f, "no memory region: {error}"),
             Self::Post(error) => error.fmt(f),
             Self::BadWr(error) => error.fmt(f),
+            Self::Completion(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
         }
     }
@@ -465,6 +469,7 @@ from! {
     MrError => Mr,
     PostError => Post,
     BadWr => BadWr,
+    WcError => Completion,
     OutOfRange => OutOfRange,
 }
 

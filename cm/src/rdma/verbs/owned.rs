@@ -82,14 +82,14 @@ impl<'d, P: Platform> Objects<'d, P> {
         })
     }
 
-    /// Takes a completion from a CQ of the manager's, or lets the task wait for the next one.
+    /// Takes a completion from a CQ of the manager's, which is an error if its work request failed, or lets the task wait for the next one.
     pub(crate) fn poll_next(
         &mut self,
         side: Side,
         task: &mut Context<'_>,
     ) -> Poll<Result<Wc, RdmaError>> {
         let next = self.own_cq(side)?.poll_next(task);
-        next.map_err(RdmaError::from)
+        next.map(|wc| Ok(wc?.ok()?))
     }
 
     /// No task waits for completions any more.
@@ -99,17 +99,18 @@ impl<'d, P: Platform> Objects<'d, P> {
         }
     }
 
-    /// Takes a completion from a CQ of the manager's. If there is none, `arm` asks for an event of the next one.
+    /// Takes a completion from a CQ of the manager's, which is an error if its work request failed. If there is none, `arm`
+    /// asks for an event of the next one.
     pub(crate) fn poll_comp(&mut self, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
         let cq = self.own_cq(side)?;
         if let Some(completion) = cq.poll()? {
-            return Ok(Some(completion.to_wc()));
+            return Ok(Some(completion.to_wc().ok()?));
         }
         if arm {
             cq.take_event();
             cq.arm(false);
             if let Some(completion) = cq.poll()? {
-                return Ok(Some(completion.to_wc()));
+                return Ok(Some(completion.to_wc().ok()?));
             }
         }
         Ok(None)

@@ -124,10 +124,10 @@ fn ack_timeout_of_a_connection() {
         pair.cms[side]
             .post_send_inline(id, 1, b"anybody there?", SendFlags::SIGNALED)
             .unwrap();
-        let sent = pair.cms[side]
-            .get_send_comp_until(id, start + 10 * SECOND)
-            .unwrap();
-        assert_eq!(sent.status, WcStatus::RetryExcErr);
+        let sent = failed(pair.cms[side].get_send_comp_until(id, start + 10 * SECOND));
+        assert_eq!((sent.wr_id, sent.status), (1, WcStatus::RetryExcErr));
+        // Its retries are over, the device adds.
+        assert_eq!(sent.syndrome, 0x15);
         let took = pair.world.now() - start;
         assert!(took < 200 * MS, "{took:?}");
     }

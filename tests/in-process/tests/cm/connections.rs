@@ -197,7 +197,7 @@ fn refusals() {
         (28, &b"go away"[..])
     );
     let end = pair.world.now() + SECOND;
-    let flushed = pair.cms[0].get_recv_comp_until(ours, end).unwrap();
+    let flushed = failed(pair.cms[0].get_recv_comp_until(ours, end));
     assert_eq!((flushed.wr_id, flushed.status), (9, WcStatus::WrFlushErr));
 
     // The backlog is full: refused, not ignored.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Cqs, Device, Mtu, PageChunks, Qps, Srqs, WcStatus};
+use bareverbs_core::{Cqs, Device, Mtu, PageChunks, Qps, Srqs, WcError, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 use connectx_model::link::Link;
@@ -249,6 +249,14 @@ pub(crate) fn sizes(max_wr: u32) -> SrqAttr {
 pub(crate) fn objects(pair: &Pair, node: usize) -> String {
     pair.world
         .with_model(node, |model| format!("{:?}", model.objects()))
+}
+
+/// What the completion of a failed work request says.
+pub(crate) fn failed<T: std::fmt::Debug>(completion: Result<T, RdmaError>) -> WcError {
+    match completion.unwrap_err() {
+        RdmaError::Completion(failed) => failed,
+        error => panic!("{error}"),
+    }
 }
 
 /// A message from `from` to the other node, byte for byte.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bareverbs_cm::rdma::*;
-use bareverbs_core::{Access, Buffer, Cq, CqInit, Mtu, Wc, WcStatus};
+use bareverbs_core::{Access, Buffer, Cq, CqInit, Mtu, Wc, WcError, WcStatus};
 use bareverbs_in_process::ModelPlatform;
 
 use crate::keep::keep;
@@ -195,17 +195,19 @@ impl Bench {
     }
 
     /// A completion of a CQ of this node; in one of the manager's, only of this connection.
-    fn check(&mut self, node: usize, which: Option<usize>, wc: &Wc) {
-        let tag = wc.wr_id >> 8;
+    fn check(&mut self, node: usize, which: Option<usize>, wc: Result<Wc, WcError>) {
+        let (wr_id, qpn) =
+            wc.map_or_else(|bad| (bad.wr_id, bad.qp_num), |wc| (wc.wr_id, wc.qp_num));
+        let tag = wr_id >> 8;
         let found = self.live.iter().position(|live| live.tag == tag);
         let at = found.unwrap_or_else(|| panic!("of a connection that is gone: {wc:?}"));
         assert!(which.is_none_or(|which| which == at), "another's: {wc:?}");
         let live = &mut self.live[at];
-        assert_eq!(wc.qp_num.number(), live.ends[node].qpn);
-        if live.over && wc.status == WcStatus::WrFlushErr {
+        assert_eq!(qpn.number(), live.ends[node].qpn);
+        if live.over && wc.is_err_and(|failed| failed.status == WcStatus::WrFlushErr) {
             return;
         }
-        assert_eq!(wc.status, WcStatus::Success, "{wc:?}");
+        let wc = wc.unwrap();
         if wc.wr_id & 0x80 != 0 {
             return;
         }
@@ -227,18 +229,18 @@ impl Bench {
                 (live.ends[node].id, live.own_cqs)
             };
             if own_cqs {
-                while let Some(wc) = self.pair.cms[node].try_get_send_comp(id).unwrap() {
-                    self.check(node, Some(which), &wc);
+                while let Some(wc) = taken(self.pair.cms[node].try_get_send_comp(id)) {
+                    self.check(node, Some(which), wc);
                 }
-                while let Some(wc) = self.pair.cms[node].try_get_recv_comp(id).unwrap() {
-                    self.check(node, Some(which), &wc);
+                while let Some(wc) = taken(self.pair.cms[node].try_get_recv_comp(id)) {
+                    self.check(node, Some(which), wc);
                 }
             } else {
                 let mut wcs = [Wc::default(); 8];
                 loop {
                     let count = self.shared[node].poll_wcs(&mut wcs).unwrap();
                     for wc in wcs.iter().take(count) {
-                        self.check(node, None, wc);
+                        self.check(node, None, wc.ok());
                     }
                     if count == 0 {
                         break;
@@ -345,4 +347,13 @@ fn any_order_of_connections() {
     }
     println!("{reused} of {made} QPs were used again");
     assert!(reused * 5 > made, "{reused} of {made}");
+}
+
+/// A completion, be it of a success or not.
+fn taken(found: Result<Option<Wc>, RdmaError>) -> Option<Result<Wc, WcError>> {
+    match found {
+        Ok(wc) => wc.map(Ok),
+        Err(RdmaError::Completion(failed)) => Some(Err(failed)),
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -148,8 +148,11 @@ fn another_qp_on_request() {
     assert_eq!((event.status, requests(&mut pair)), (10, 1));
     assert_eq!(qpn(&mut pair, ours), numbers[0]);
     // What was posted came back.
-    let flushed = pair.cms[0].try_get_recv_comp(ours).unwrap().unwrap();
+    let flushed = failed(pair.cms[0].try_get_recv_comp(ours));
     assert_eq!((flushed.wr_id, flushed.status), (7, WcStatus::WrFlushErr));
+    assert_eq!(flushed.qp_num.number(), numbers[0]);
+    // Once.
+    assert_eq!(pair.cms[0].try_get_recv_comp(ours), Ok(None));
 
     // Too much to ask: all is as it was, and may be asked again.
     let mut oversized = qp();

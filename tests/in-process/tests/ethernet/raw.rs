@@ -9,7 +9,7 @@ use bareverbs_core::{
     SrqAttr, Wc, WcFlags, WcOpcode, WcStatus,
 };
 
-use crate::lab::{CAP, End, Lab, MS, SIGNALED, lab, ok};
+use crate::lab::{CAP, End, Lab, MS, SIGNALED, got, lab, ok};
 use crate::packets::Packet;
 use crate::seam::Seam;
 use crate::support::{Random, frame, padded};
@@ -162,11 +162,11 @@ fn frames_beside_messages() {
                 b.receive(step, 40_000, 500);
                 let sge = a.sge(40_000, len);
                 a.qp.send_queue().batch().send(step, SIGNALED, sge).unwrap();
-                let wc = ok(lab.wait(&mut b.cq), step, WcOpcode::Recv);
+                let wc = got(lab.wait(&mut b.cq), step, WcOpcode::Recv);
                 assert_eq!((wc.qp_num, wc.byte_len), (b.qp.qpn(), len as u32));
                 assert_eq!(wc.flags, WcFlags::empty());
                 b.assert_pattern(40_000, len, step);
-                let wc = ok(lab.wait(&mut a.cq), step, WcOpcode::Send);
+                let wc = got(lab.wait(&mut a.cq), step, WcOpcode::Send);
                 assert_eq!(wc.qp_num, a.qp.qpn());
                 continue;
             }
@@ -194,7 +194,7 @@ fn frames_beside_messages() {
                 }
                 lab.pause(MS);
             };
-            let wc = ok(completion.0, step, WcOpcode::Recv);
+            let wc = got(completion.0, step, WcOpcode::Recv);
             assert_eq!(completion.1, if special { qpn } else { 0 });
             assert_eq!(completion.2, packet.vlan.filter(|_| strips));
             assert_eq!(wc.qp_num, to.qpn());
@@ -220,7 +220,7 @@ fn frames_beside_messages() {
             } else {
                 assert_eq!(got, wanted, "step {step}");
             }
-            let wc = ok(lab.wait(&mut a.cq), step, WcOpcode::Send);
+            let wc = crate::lab::got(lab.wait(&mut a.cq), step, WcOpcode::Send);
             assert_eq!(wc.qp_num, from.qpn());
         }
         assert!(sums > 50 && tags > 20, "{sums} {tags}");
@@ -279,7 +279,7 @@ fn states() {
             let refused = qp.send_queue().batch().send_packet(9, SIGNALED, sge(0, 60));
             assert_eq!(refused, Err(PostError::WrongState));
             crate::support::send(&mut peer, &text);
-            let wc = ok(one(lab, &mut cq).unwrap(), 0, WcOpcode::Recv);
+            let wc = got(one(lab, &mut cq).unwrap(), 0, WcOpcode::Recv);
             assert_eq!(wc.byte_len, 80);
             qp.modify(&attr(QpState::Rtr), QpAttrMask::STATE).unwrap();
             qp.modify(&attr(QpState::Rts), QpAttrMask::STATE).unwrap();

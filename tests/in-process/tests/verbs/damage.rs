@@ -3,7 +3,7 @@
 use bareverbs_core::{CqInit, QpAttr, QpAttrMask, QpInitAttr, QpState, Rc, SrqAttr, WcOpcode};
 use connectx_model::link::fault::Rates;
 
-use crate::lab::{self, ALL, CAP, MS, SIGNALED, ok};
+use crate::lab::{self, ALL, CAP, MS, SIGNALED, got, ok};
 
 /// Ten per cent of every kind of damage: RC delivers each message once, in order and whole.
 #[test]
@@ -24,7 +24,7 @@ fn rc_over_a_bad_cable() {
                         b.receive(id, 0, 8192);
                         a.qp.send_queue().batch().send(id, SIGNALED, sge).unwrap();
                         assert_eq!(
-                            ok(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
+                            got(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
                             len,
                             "seed {seed}"
                         );

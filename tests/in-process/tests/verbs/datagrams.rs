@@ -5,7 +5,7 @@ use bareverbs_core::{
     WcOpcode,
 };
 
-use crate::lab::{CAP, End, MS, SIGNALED, SILENT, lab, ok};
+use crate::lab::{CAP, End, MS, SIGNALED, SILENT, got, lab, ok};
 
 #[test]
 fn datagrams() {
@@ -39,7 +39,7 @@ fn datagrams() {
                 .send_to_imm(id, SIGNALED, to, 7, sge)
                 .unwrap();
             ok(lab.wait(&mut a.cq), id, WcOpcode::Send);
-            let wc = ok(lab.wait(&mut b.cq), id, WcOpcode::Recv);
+            let wc = got(lab.wait(&mut b.cq), id, WcOpcode::Recv);
             assert_eq!(wc.byte_len as usize, 40 + len);
             assert_eq!((wc.src_qp, wc.qp_num), (a.qp.qpn(), b.qp.qpn()));
             assert_eq!(
@@ -92,7 +92,7 @@ fn datagrams() {
             .batch()
             .send_to(82, SIGNALED, to, Inline(b"right"))
             .unwrap();
-        assert_eq!(ok(lab.wait(&mut b.cq), 80, WcOpcode::Recv).byte_len, 45);
+        assert_eq!(got(lab.wait(&mut b.cq), 80, WcOpcode::Recv).byte_len, 45);
     });
 }
 
@@ -126,7 +126,7 @@ fn multicast() {
         assert!(b.cq.poll().unwrap().is_none(), "not a member yet");
         b.qp.attach_mcast(group).unwrap();
         send(&mut a);
-        assert_eq!(ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv).byte_len, 43);
+        assert_eq!(got(lab.wait(&mut b.cq), 1, WcOpcode::Recv).byte_len, 43);
         let (qp, error) = b.qp.destroy().unwrap_err();
         assert_eq!(error, DestroyQpError::Attached { groups: 1 });
         b.qp = qp;
@@ -170,7 +170,7 @@ fn management_datagrams() {
                 .send_to(id, SIGNALED, to, sge)
                 .unwrap();
             ok(lab.wait(&mut a.cq), id, WcOpcode::Send);
-            let wc = ok(lab.wait(&mut b.cq), id, WcOpcode::Recv);
+            let wc = got(lab.wait(&mut b.cq), id, WcOpcode::Recv);
             assert_eq!(
                 (wc.byte_len, wc.src_qp.number(), wc.pkey_index),
                 (296, 1, 0xffff)

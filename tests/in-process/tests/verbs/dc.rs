@@ -7,7 +7,7 @@ use bareverbs_core::{
 };
 use connectx_model::{Card, Config};
 
-use crate::lab::{ALL, CAP, End, Lab, MS, SIGNALED, bad_cable, lab, lab_with, ok, pattern};
+use crate::lab::{ALL, CAP, End, Lab, MS, SIGNALED, bad_cable, got, lab, lab_with, ok, pattern};
 use crate::seam::{self, Seam};
 
 const KEY: u64 = 0x0123_4567_89ab_cdef;
@@ -153,7 +153,7 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize) {
                     .unwrap();
                 drop(batch);
                 ok(lab.wait(&mut end.cq), round, WcOpcode::Send);
-                let wc = ok(lab.wait(&mut all.cq), slot, WcOpcode::Recv);
+                let wc = got(lab.wait(&mut all.cq), slot, WcOpcode::Recv);
                 assert_eq!(wc.qp_num, dct.dctn);
                 assert_eq!((wc.byte_len as usize, wc.imm_data), (len, round as u32));
                 assert!(all.bytes(slot as usize * PART, len) == data);
@@ -184,7 +184,7 @@ fn traffic(lab: &Lab<'_>, seed: u64, rounds: usize) {
                     .unwrap();
                 drop(batch);
                 ok(lab.wait(&mut end.cq), round, WcOpcode::Send);
-                let wc = ok(lab.wait(&mut all.cq), slot, WcOpcode::Recv);
+                let wc = got(lab.wait(&mut all.cq), slot, WcOpcode::Recv);
                 assert_eq!(wc.byte_len as usize, short);
                 assert!(all.bytes(slot as usize * PART, short) == data[..short]);
             }
@@ -226,7 +226,7 @@ fn a_batch_for_several_targets() {
         drop(batch);
         for id in 0..12 {
             ok(lab.wait(&mut end.cq), id, WcOpcode::Send);
-            let wc = ok(lab.wait(&mut all.cq), id, WcOpcode::Recv);
+            let wc = got(lab.wait(&mut all.cq), id, WcOpcode::Recv);
             assert_eq!(wc.qp_num, targets[id as usize % 2].dctn());
             assert_eq!(all.bytes(id as usize * PART, 40), [id as u8; 40]);
         }

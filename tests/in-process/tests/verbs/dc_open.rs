@@ -3,7 +3,7 @@
 use bareverbs_core::{PostError, SendFlags, Sge, WcOpcode};
 
 use crate::dc::{Draw, handle, initiator, receiver, target, to};
-use crate::lab::{SIGNALED, lab, ok, pattern};
+use crate::lab::{SIGNALED, got, lab, ok, pattern};
 
 /// What a request of a batch is to have done when all of them are complete.
 enum Effect {
@@ -259,7 +259,7 @@ fn each_request_has_one_target() {
         open.complete().unwrap();
         drop(open);
         ok(lab.wait(&mut end.cq), 8, WcOpcode::Send);
-        let wc = ok(lab.wait(&mut all.cq), 3, WcOpcode::Recv);
+        let wc = got(lab.wait(&mut all.cq), 3, WcOpcode::Recv);
         assert_eq!(wc.byte_len, 9);
         assert_eq!(all.bytes(3 * 4096, 9), b"only this");
     });

@@ -349,10 +349,15 @@ pub(crate) const SILENT: SendFlags = SendFlags::empty();
 pub(crate) const LENGTHS: [usize; 10] = [0, 1, 3, 4, 255, 1023, 1024, 1025, 4096, 20_001];
 
 #[track_caller]
-pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
+pub(crate) fn got(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
     assert_eq!((wc.wr_id, wc.status), (wr_id, WcStatus::Success), "{wc:?}");
     assert_eq!(wc.opcode, opcode, "{wc:?}");
     wc
+}
+
+/// The same where nothing else of the completion matters.
+pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) {
+    let _ = got(wc, wr_id, opcode);
 }
 
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use bareverbs_core::{Access, MrError, Rc, Remote, WcFlags, WcOpcode, WcStatus};
 
-use crate::lab::{ALL, SIGNALED, lab, lab_with, ok, pattern};
+use crate::lab::{ALL, SIGNALED, got, lab, lab_with, ok, pattern};
 
 /// `log_max_mrw_sz`: the firmware said no with a syndrome that no list explains.
 #[test]
@@ -131,7 +131,7 @@ fn send_with_invalidate_closes_the_key() {
             .send_inv(3, SIGNALED, open.rkey(), sge)
             .unwrap();
         ok(lab.wait(&mut a.cq), 3, WcOpcode::Send);
-        let wc = ok(lab.wait(&mut b.cq), 2, WcOpcode::Recv);
+        let wc = got(lab.wait(&mut b.cq), 2, WcOpcode::Recv);
         assert_eq!((wc.flags, wc.imm_data), (WcFlags::WITH_INV, open.rkey().0));
         a.qp.send_queue()
             .batch()

@@ -5,7 +5,7 @@ use bareverbs_core::{
     WcStatus,
 };
 
-use crate::lab::{End, Lab, SIGNALED, lab, ok};
+use crate::lab::{End, Lab, SIGNALED, got, lab, ok};
 use crate::seam::Seam;
 
 const OPEN: Access = Access::REMOTE_WRITE.union(Access::REMOTE_READ);
@@ -131,7 +131,7 @@ fn a_window_of_type_2_is_bound_once_and_closed_by_invalidation() {
             .send_inv(5, SIGNALED, bound.rkey, &[sge])
             .expect("posted");
         ok(lab.wait(&mut b.cq), 5, WcOpcode::Send);
-        let received = ok(lab.wait(&mut a.cq), 4, WcOpcode::Recv);
+        let received = got(lab.wait(&mut a.cq), 4, WcOpcode::Recv);
         assert!(received.flags.contains(WcFlags::WITH_INV));
         // Bound, so that it cannot be bound.
         let bound = bind(&a, &window, 3, 0, 4096);

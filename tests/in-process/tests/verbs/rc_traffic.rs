@@ -12,7 +12,9 @@ use connectx_model::link::Cable;
 use connectx_model::link::trace::Tracer;
 use connectx_model::roce::packet::Packet;
 
-use crate::lab::{ALL, CAP, End, LENGTHS, MS, SIGNALED, SILENT, lab, lab_with, ok, pattern, run};
+use crate::lab::{
+    ALL, CAP, End, LENGTHS, MS, SIGNALED, SILENT, got, lab, lab_with, ok, pattern, run,
+};
 use crate::seam;
 
 #[test]
@@ -28,7 +30,7 @@ fn rc_sends_of_every_length() {
                 .batch()
                 .send(100 + id, SIGNALED, sge)
                 .unwrap();
-            let wc = ok(lab.wait(&mut b.cq), id, WcOpcode::Recv);
+            let wc = got(lab.wait(&mut b.cq), id, WcOpcode::Recv);
             assert_eq!(
                 (wc.byte_len as usize, wc.qp_num, wc.flags),
                 (len, b.qp.qpn(), WcFlags::empty())
@@ -79,7 +81,7 @@ fn rc_scatter_gather_inline_and_immediate() {
             .batch()
             .send_imm(2, SIGNALED, 0xdead_beef, &gather[..])
             .unwrap();
-        let wc = ok(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
+        let wc = got(lab.wait(&mut b.cq), 1, WcOpcode::Recv);
         assert_eq!(
             (wc.byte_len, wc.flags, wc.imm_data),
             (1201, WcFlags::WITH_IMM, 0xdead_beef)
@@ -107,7 +109,7 @@ fn rc_scatter_gather_inline_and_immediate() {
                 .unwrap();
             data.fill(0xee);
             assert_eq!(
-                ok(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
+                got(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
                 len
             );
             ok(lab.wait(&mut a.cq), id, WcOpcode::Send);
@@ -129,7 +131,7 @@ fn rc_writes_reads_and_atomics() {
             batch.read(1000 + id, SIGNALED, remote, &[back]).unwrap();
             batch.ring();
             drop(batch);
-            let wc = ok(lab.wait(&mut a.cq), 1000 + id, WcOpcode::RdmaRead);
+            let wc = got(lab.wait(&mut a.cq), 1000 + id, WcOpcode::RdmaRead);
             assert_eq!(wc.byte_len as usize, len);
             b.assert_pattern(77, len, id);
             a.assert_pattern(30_000, len, id);
@@ -140,7 +142,7 @@ fn rc_writes_reads_and_atomics() {
             .batch()
             .write_imm(6, SIGNALED, remote, 9, sge)
             .unwrap();
-        let wc = ok(lab.wait(&mut b.cq), 5, WcOpcode::RecvRdmaWithImm);
+        let wc = got(lab.wait(&mut b.cq), 5, WcOpcode::RecvRdmaWithImm);
         assert_eq!(
             (wc.imm_data, wc.byte_len, wc.flags),
             (9, 300, WcFlags::WITH_IMM)
@@ -159,7 +161,7 @@ fn rc_writes_reads_and_atomics() {
             .batch()
             .fetch_add(7, SIGNALED, remote, 5, result)
             .unwrap();
-        assert_eq!(ok(lab.wait(&mut a.cq), 7, WcOpcode::FetchAdd).byte_len, 8);
+        assert_eq!(got(lab.wait(&mut a.cq), 7, WcOpcode::FetchAdd).byte_len, 8);
         assert_eq!((word(&a, 0), word(&b, 64)), (100, 105));
         for (id, compare, after) in [(8, 1, 105), (9, 105, 42)] {
             a.qp.send_queue()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bareverbs_core::{AsyncEvent, Inline, Rc, SrqAttr, Uc, WcOpcode, WcStatus};
 use connectx_model::link::fault::Action;
 
-use crate::lab::{ALL, CAP, MS, SIGNALED, lab, lab_with, ok, pattern};
+use crate::lab::{ALL, CAP, MS, SIGNALED, got, lab, lab_with, ok, pattern};
 
 #[test]
 fn shared_receive_queue() {
@@ -200,7 +200,7 @@ fn unreliable_connections_share_receives() {
             };
             came += 1;
             let slot = wc.wr_id as usize;
-            let wc = ok(wc, wc.wr_id, WcOpcode::Recv);
+            let wc = got(wc, wc.wr_id, WcOpcode::Recv);
             assert_eq!(
                 (wc.byte_len as usize, wc.qp_num, wc.imm_data),
                 (len, b.qp.qpn(), round as u32),

@@ -3,7 +3,7 @@
 use bareverbs_core::{Uc, WcOpcode};
 use connectx_model::link::fault::Action;
 
-use crate::lab::{LENGTHS, MS, SIGNALED, lab, ok};
+use crate::lab::{LENGTHS, MS, SIGNALED, got, lab, ok};
 
 #[test]
 fn uc_sends_and_writes() {
@@ -20,7 +20,7 @@ fn uc_sends_and_writes() {
                 .unwrap();
             ok(lab.wait(&mut a.cq), id, WcOpcode::Send);
             assert_eq!(
-                ok(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
+                got(lab.wait(&mut b.cq), id, WcOpcode::Recv).byte_len as usize,
                 len
             );
             b.assert_pattern(0, len, id);

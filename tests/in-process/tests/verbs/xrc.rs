@@ -8,7 +8,7 @@ use bareverbs_core::{
 use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::syndrome::Status;
 
-use crate::lab::{ALL, CAP, End, LENGTHS, Lab, MS, SIGNALED, lab, lab_with, ok, pattern};
+use crate::lab::{ALL, CAP, End, LENGTHS, Lab, MS, SIGNALED, got, lab, lab_with, ok, pattern};
 use crate::seam::Seam;
 
 type Buf<'d> = Buffer<'d, Seam>;
@@ -211,7 +211,7 @@ fn operations() {
             o.receive(2, 0, 0);
             let op = SendOp::WriteImm(o.remote(16_384), 9);
             post(&mut a, 12, op, SendData::Sges(&local)).unwrap();
-            let wc = ok(lab.wait(&mut o.cq), 2, WcOpcode::RecvRdmaWithImm);
+            let wc = got(lab.wait(&mut o.cq), 2, WcOpcode::RecvRdmaWithImm);
             assert_eq!((wc.imm_data, wc.byte_len), (9, 3000));
             ok(lab.wait(&mut a.cq), 12, WcOpcode::RdmaWrite);
             o.assert_holds(16_384, &pattern(3000, 1));
@@ -410,7 +410,7 @@ fn queues_go_in_order() {
         let qpn = t.qp.qpn();
         t.qp.destroy().map_err(|(_, error)| error).unwrap();
         let (domain, _) = domain.close().unwrap_err();
-        let wc = ok(lab.wait(&mut cq), 77, WcOpcode::Recv);
+        let wc = got(lab.wait(&mut cq), 77, WcOpcode::Recv);
         assert_eq!(wc.qp_num, qpn);
         srq.destroy().map_err(|(_, error)| error).unwrap();
         domain.close().map_err(|(_, error)| error).unwrap();

@@ -226,7 +226,7 @@ fn synchronous_endpoints() {
             cm.connect(id, None).unwrap();
             cm.post_send(id, 2, &out, 0, 5, SendFlags::SIGNALED)
                 .unwrap();
-            cm.get_send_comp(id).unwrap();
+            let _ = cm.get_send_comp(id).unwrap();
             cm.disconnect(id).unwrap();
             cm.destroy_ep(id).unwrap();
         });

@@ -356,9 +356,9 @@ impl<T: QpType> Pair<T> {
         }
         let flags = solicited(self.flow.solicited);
         self.ends[0].post(Self::op(operation, target), 0, len, flags)?;
-        succeeded(&what, completion(scene, &what, &mut self.ends[0].send_cq)?)?;
+        let _ = succeeded(&what, completion(scene, &what, &mut self.ends[0].send_cq)?)?;
         if consumes {
-            succeeded(&what, completion(scene, &what, &mut self.ends[1].recv_cq)?)?;
+            let _ = succeeded(&what, completion(scene, &what, &mut self.ends[1].recv_cq)?)?;
         }
         scene.settle();
         let arrived = match operation {

@@ -23,8 +23,8 @@ pub(super) fn lost_packet(scene: &mut Scene) -> Result<(), String> {
     let start = scene.frames();
     pair.ends[0].post(SendOp::Send, 0, data.len(), SendFlags::empty())?;
     let what = "a SEND whose second packet is lost";
-    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
-    succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
     scene.settle();
     let requests = pair
         .flow
@@ -54,8 +54,8 @@ pub(super) fn lost_acknowledgement(scene: &mut Scene) -> Result<(), String> {
     let start = scene.frames();
     pair.ends[0].post(SendOp::SendImm(5), 0, data.len(), SendFlags::empty())?;
     let what = "a SEND whose acknowledgement is lost";
-    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
-    succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
     let mut expected = pair
         .flow
         .requests(Operation::SendImm(5), &data, Target::default());
@@ -88,7 +88,7 @@ pub(super) fn lost_response(scene: &mut Scene) -> Result<(), String> {
         SendFlags::empty(),
     )?;
     let what = "a READ whose second response is lost";
-    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
     scene.settle();
     if pair.ends[0].bytes(0, data.len())? != data {
         return Err(format!("{what}: other bytes arrived"));
@@ -120,7 +120,7 @@ pub(super) fn lost_atomic(scene: &mut Scene) -> Result<(), String> {
     let op = Pair::<Rc>::op(operation, target);
     pair.ends[0].post(op, 0, 8, SendFlags::empty())?;
     let what = "an atomic whose answer is lost";
-    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
     if pair.ends[1].bytes(0, 8)? != (before + 0x10).to_le_bytes()
         || pair.ends[0].bytes(0, 8)? != before.to_le_bytes()
     {
@@ -151,8 +151,8 @@ pub(super) fn receiver_not_ready(scene: &mut Scene) -> Result<(), String> {
         |scene| Ok((scene.frames() >= start + 2).then_some(())),
     )?;
     pair.ends[1].receive(data.len())?;
-    succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
-    succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[0].send_cq)?)?;
+    let _ = succeeded(what, completion(scene, what, &mut pair.ends[1].recv_cq)?)?;
     let mut expected = pair
         .flow
         .requests(Operation::Send, &data, Target::default());
