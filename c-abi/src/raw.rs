@@ -73,7 +73,7 @@ impl Raw {
         let rules = match &mut *rules {
             Some(rules) => rules,
             none => {
-                let room = slots(usize::from(PRIORITIES) * AT_EACH, || FlowSlot::EMPTY)?;
+                let room = slots(usize::from(PRIORITIES) * AT_EACH, FlowSlot::new)?;
                 none.insert(domain.create_flow_table(room, PRIORITIES)?)
             }
         };

@@ -59,15 +59,15 @@
 //! | `rdma_init_qp_attr` | [`init_qp_attr`](rdma::RdmaCm::init_qp_attr) | done; for dynamic connections [`dc_path`](rdma::RdmaCm::dc_path). `cm::modes`: `external_qp`; `cm::datagrams`: `external_qps`; `cm::port_space_ib`: `attributes_of_an_external_qp`; `cm::dc` |
 //! | `rdma_set_local_ece`, `rdma_get_remote_ece` | [`set_local_ece`](rdma::RdmaCm::set_local_ece), [`get_remote_ece`](rdma::RdmaCm::get_remote_ece) | done. `cm::ece`: `options_go_both_ways` |
 //! | `rdma_create_srq`, `_ex`, `rdma_destroy_srq` | [`create_srq`](rdma::RdmaCm::create_srq), [`create_srq_ex`](rdma::RdmaCm::create_srq_ex), [`destroy_srq`](rdma::RdmaCm::destroy_srq) | done; the type is that of the id, and destroying is refused while there are users. `cm::srq`: `connections_share_their_listeners_queue`, `an_id_with_a_queue_of_its_own`; `cm::xrc`: `initiators_reach_the_queues_of_listeners`, `given_domains_and_queues` |
-//! | `rdma_reg_msgs`, `_read`, `_write` | [`reg_msgs`](rdma::RdmaCm::reg_msgs), [`reg_read`](rdma::RdmaCm::reg_read), [`reg_write`](rdma::RdmaCm::reg_write) | done; they give memory, see [`rdma`]. `cm::connections`: `rdma_read_and_write` |
+//! | `rdma_reg_msgs`, `_read`, `_write` | [`reg_msgs`](rdma::RdmaCm::reg_msgs), [`reg_read`](rdma::RdmaCm::reg_read), [`reg_write`](rdma::RdmaCm::reg_write), and [`reg`](rdma::RdmaCm::reg) for both at once | done; they give memory, see [`rdma`]. `cm::connections`: `rdma_read_and_write` |
 //! | `rdma_dereg_mr` | dropping the buffer | done. `cm::srq`: `connections_share_their_listeners_queue` |
 //! | `rdma_post_recv`, `rdma_post_recvv` | [`post_recv`](rdma::RdmaCm::post_recv), [`post_recvv`](rdma::RdmaCm::post_recvv) | done; to the id's SRQ if it has one. `cm::lists`: `messages_in_pieces`; `cm::srq`: `connections_share_their_listeners_queue` |
 //! | `rdma_post_send`, `rdma_post_sendv` | [`post_send`](rdma::RdmaCm::post_send), [`post_sendv`](rdma::RdmaCm::post_sendv), [`post_send_inline`](rdma::RdmaCm::post_send_inline) | done. `cm::lists`: `messages_in_pieces` |
 //! | `rdma_post_read`, `rdma_post_readv` | [`post_read`](rdma::RdmaCm::post_read), [`post_readv`](rdma::RdmaCm::post_readv) | done. `cm::connections`: `rdma_read_and_write`; `cm::lists`: `messages_in_pieces` |
-//! | `rdma_post_write`, `rdma_post_writev` | [`post_write`](rdma::RdmaCm::post_write), [`post_writev`](rdma::RdmaCm::post_writev) | done. `cm::connections`: `rdma_read_and_write`; `cm::lists`: `messages_in_pieces` |
+//! | `rdma_post_write`, `rdma_post_writev` | [`post_write`](rdma::RdmaCm::post_write), [`post_writev`](rdma::RdmaCm::post_writev), and [`post_write_imm`](rdma::RdmaCm::post_write_imm) | done. `cm::connections`: `rdma_read_and_write`; `cm::lists`: `messages_in_pieces` |
 //! | `rdma_post_ud_send` | [`post_ud_send`](rdma::RdmaCm::post_ud_send) | done. `cm::datagrams`: `a_service_is_found_and_answers` |
 //! | `ibv_init_ah_from_wc` (libibverbs) | [`ah_attr_from_wc`](rdma::RdmaCm::ah_attr_from_wc) | done. `cm::datagrams`: `a_return_path_needs_a_header` |
-//! | `rdma_get_send_comp`, `rdma_get_recv_comp` | [`get_send_comp`](rdma::RdmaCm::get_send_comp), [`get_recv_comp`](rdma::RdmaCm::get_recv_comp), each with `_until` | done. `cm::modes`, `cm::xrc`: `synchronous_endpoints` |
+//! | `rdma_get_send_comp`, `rdma_get_recv_comp` | [`get_send_comp`](rdma::RdmaCm::get_send_comp), [`get_recv_comp`](rdma::RdmaCm::get_recv_comp), each with `_until` | done; where librdmacm returns the completion of a failed work request, this is an error. `cm::modes`, `cm::xrc`: `synchronous_endpoints` |
 //! | rsockets | | not planned |
 //!
 //! # The man pages, point by point

@@ -212,7 +212,7 @@ impl Forwarding {
         for _ in 0..self.lanes {
             lanes.push([lane(0)?, lane(1)?]);
         }
-        let mut slots = [[FlowSlot::EMPTY; 24]; 2];
+        let mut slots = [[FlowSlot::new(); 24]; 2];
         let [first, second] = &mut slots;
         let numbers = |side: usize| lanes.iter().map(move |lane| lane[side].number()).collect();
         let numbers: [Vec<Rqn>; 2] = [numbers(0), numbers(1)];

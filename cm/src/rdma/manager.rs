@@ -51,7 +51,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults; Linux's where it has one.
+    /// The defaults; Linux's where it has one. There is no `Default`, as there is none for the seed: a constant would let peers
+    /// take the connections of one boot for those of the one before.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -111,9 +112,10 @@ impl Config {
 ///   [`destroy_srq`](Self::destroy_srq) (`rdma_destroy_srq`), [`endpoint`](Self::endpoint) (`id->qp`)
 /// * **Data**:
 ///   [`reg_msgs`](Self::reg_msgs) (`rdma_reg_msgs`), [`reg_read`](Self::reg_read) (`rdma_reg_read`),
-///   [`reg_write`](Self::reg_write) (`rdma_reg_write`), [`post_recv`](Self::post_recv) (`rdma_post_recv`),
+///   [`reg_write`](Self::reg_write) (`rdma_reg_write`), [`reg`](Self::reg), [`post_recv`](Self::post_recv) (`rdma_post_recv`),
 ///   [`post_send`](Self::post_send) (`rdma_post_send`), [`post_sendv`](Self::post_sendv) (`rdma_post_sendv`),
 ///   [`post_read`](Self::post_read) (`rdma_post_read`), [`post_write`](Self::post_write) (`rdma_post_write`),
+///   [`post_write_imm`](Self::post_write_imm),
 ///   [`post_ud_send`](Self::post_ud_send) (`rdma_post_ud_send`),
 ///   [`get_send_comp`](Self::get_send_comp) (`rdma_get_send_comp`),
 ///   [`get_recv_comp`](Self::get_recv_comp) (`rdma_get_recv_comp`), [`try_get_send_comp`](Self::try_get_send_comp),

@@ -143,16 +143,17 @@ impl<P: Platform> Device<'_, P> {
     }
 }
 
-/// A set of counters for queue pairs: receives without a buffer, packets out of sequence, retransmissions, errors by
-/// their kind. Deallocated when dropped, which the firmware refuses while queue pairs count in it.
+/// A set of counters for queue pairs and Ethernet receive queues: receives without a buffer, packets out of sequence,
+/// retransmissions, errors by their kind. Deallocated when dropped, which the firmware refuses while queues count in it.
 pub struct QueueCounters<'d, P: Platform> {
     device: &'d Device<'d, P>,
     set: u8,
 }
 
 impl<'d, P: Platform> Device<'d, P> {
-    /// Makes a set of counters. Queue pairs that go from RESET to INIT from now on count in it, until there is a newer
-    /// set or this one is dropped. `None` if the device has no such counters.
+    /// Makes a set of counters. Queue pairs that go from RESET to INIT from now on count in it, and so do receive queues for
+    /// frames that are made from now on, until there is a newer set or this one is dropped. `None` if the device has no such
+    /// counters.
     pub fn count_queues(&'d self) -> Result<Option<QueueCounters<'d, P>>, CommandError> {
         if self.capabilities().hca.max_qp_cnt() == 0 {
             return Ok(None);
@@ -171,6 +172,14 @@ impl<P: Platform> QueueCounters<'_, P> {
         let answer = self.device.execute(&query)?;
         let of = QueryQCounterOut::DESCRIPTOR;
         Ok(Counters::new(of, answer.as_bytes()))
+    }
+
+    /// Messages and frames that have found no receive, modulo 2³²: `out_of_buffer`, which Linux shows as
+    /// `rx_out_of_buffer`.
+    pub fn out_of_buffer(&self) -> Result<u32, CommandError> {
+        let mut query = QueryQCounterIn::new();
+        query.set_counter_set_id(self.set);
+        Ok(self.device.execute(&query)?.out_of_buffer())
     }
 }
 

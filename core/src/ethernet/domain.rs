@@ -28,7 +28,7 @@
 //!     let table = domain.create_indirection_table(&numbers, 128)?;
 //!     let tcp = domain.create_hashed_target(&table, &RssHash::all_of(HashedPackets::TcpIpv4))?;
 //!     let others = domain.create_target(numbers[0])?;
-//!     let mut slots = [FlowSlot::EMPTY; 16];
+//!     let mut slots = [FlowSlot::new(); 16];
 //!     let mut flows = domain.create_flow_table(&mut slots, 2)?;
 //!     let mine = FlowMatch::ANY.destination(domain.mac());
 //!     let to = [tcp.number()];

@@ -45,12 +45,20 @@ pub struct FlowSlot {
 
 impl FlowSlot {
     /// No rule.
-    pub const EMPTY: Self = Self {
-        entries: 0,
-        group: 0,
-        mask: FteMatchSetLyr24::ZERO,
-        used: false,
-    };
+    pub const fn new() -> Self {
+        Self {
+            entries: 0,
+            group: 0,
+            mask: FteMatchSetLyr24::ZERO,
+            used: false,
+        }
+    }
+}
+
+impl Default for FlowSlot {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// What happens to the frames of a rule.
@@ -269,7 +277,7 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
                 limit: slots.len().min(u8::MAX.into()) as u64,
             });
         }
-        slots.fill(FlowSlot::EMPTY);
+        slots.fill(FlowSlot::new());
         let mut command = CreateFlowTableIn::new();
         let context = command.set_table_type(NIC_RX).flow_table_context_mut();
         context.set_log_size(slots.len().next_power_of_two().ilog2() as u8);
@@ -527,7 +535,7 @@ impl<'d, 's, P: Platform> FlowTable<'d, 's, P> {
             .set_table_id(self.table())
             .set_group_id(slot.group);
         self.device.execute_no_output(&command)?;
-        self.slots[first] = FlowSlot::EMPTY;
+        self.slots[first] = FlowSlot::new();
         Ok(())
     }
 

@@ -2,7 +2,12 @@
 
 use core::time::Duration;
 
-/// How a device is brought up and driven. [`Config::DEFAULT`] suits everything but special cases.
+/// How a device is brought up and driven. The default suits everything but special cases; what is to differ is set in it:
+///
+/// ```
+/// let mut config = bareverbs_core::Config::default();
+/// config.interrupts = true;
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Config {

@@ -63,7 +63,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// `init` is as for [`create_qp`](Self::create_qp). After a failure nothing has changed.
     ///
     /// Not in librdmacm, where the id has to be destroyed and created again.
-    pub fn renew_qp(&mut self, id: CmId, init: &mut QpInit<'_, 'd, P>) -> Result<(), RdmaError> {
+    pub fn renew_qp<'q: 'd>(
+        &mut self,
+        id: CmId,
+        init: &mut QpInit<'_, 'q, P>,
+    ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let slot = &self.ids[index];
         if !slot.objects.qp.is_made() {

@@ -196,23 +196,23 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> AsyncCm<'c, 's, 'd, P, R> {
     }
 
     /// Makes an id without a channel, as [`RdmaCm::create_ep`] does. It is destroyed if a step fails, or if this is dropped.
-    pub async fn create_ep(
+    pub async fn create_ep<'q: 'd>(
         &self,
         address: &AddrInfo,
         pd: Option<&'d Pd<'d, P>>,
-        init: Option<&mut QpInit<'_, 'd, P>>,
+        init: Option<&mut QpInit<'_, 'q, P>>,
     ) -> Result<CmId, RdmaError> {
         let id_type = IdType::of_port_space(address.port_space);
         self.create_ep_of(address, id_type, pd, init).await
     }
 
     /// The same with the type of the QP, as [`RdmaCm::create_ep_of`] does.
-    pub async fn create_ep_of(
+    pub async fn create_ep_of<'q: 'd>(
         &self,
         address: &AddrInfo,
         id_type: IdType,
         pd: Option<&'d Pd<'d, P>>,
-        init: Option<&mut QpInit<'_, 'd, P>>,
+        init: Option<&mut QpInit<'_, 'q, P>>,
     ) -> Result<CmId, RdmaError> {
         if address.passive {
             return self.with(|cm| cm.create_ep_of(address, id_type, pd, init));

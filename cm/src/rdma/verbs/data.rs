@@ -27,8 +27,14 @@ fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Resu
 }
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
-    fn reg(&self, id: CmId, len: usize, access: Access) -> Result<Buffer<'d, P>, RdmaError> {
-        Ok(self.pd(id)?.alloc_buffer(len, access)?)
+    /// Memory that may be used in these ways: that the other end may read and write, say. The calls behind are the usual
+    /// cases. The device itself may always write to it.
+    ///
+    /// Not in librdmacm, where `ibv_reg_mr` on `id->pd` does this.
+    pub fn reg(&self, id: CmId, len: usize, access: Access) -> Result<Buffer<'d, P>, RdmaError> {
+        Ok(self
+            .pd(id)?
+            .alloc_buffer(len, access | Access::LOCAL_WRITE)?)
     }
 
     /// Memory for messages (`rdma_reg_msgs`).
@@ -38,12 +44,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
 
     /// Memory that the other end may read (`rdma_reg_read`).
     pub fn reg_read(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
-        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_READ)
+        self.reg(id, len, Access::REMOTE_READ)
     }
 
     /// Memory that the other end may write (`rdma_reg_write`).
     pub fn reg_write(&self, id: CmId, len: usize) -> Result<Buffer<'d, P>, RdmaError> {
-        self.reg(id, len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        self.reg(id, len, Access::REMOTE_WRITE)
     }
 
     /// Posts a receive into a piece of a buffer (`rdma_post_recv`). `context` comes back as the completion's `wr_id`.
@@ -168,6 +174,28 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .write(context, flags, remote, local)?)
     }
 
+    /// Writes as [`post_write`](Self::post_write) does, and takes a receive of the other end, whose completion has `imm` in
+    /// it ([`Wc::imm_data`]).
+    ///
+    /// Not in librdmacm, where `ibv_post_send` on `id->qp` does this.
+    pub fn post_write_imm(
+        &mut self,
+        id: CmId,
+        context: u64,
+        local: Sge,
+        flags: SendFlags,
+        remote: Remote,
+        imm: u32,
+    ) -> Result<(), RdmaError> {
+        let error = match self.batch(id) {
+            Ok(mut batch) => return Ok(batch.write_imm(context, flags, remote, imm, local)?),
+            Err(error) => error,
+        };
+        Ok(self
+            .uc_batch(id, error)?
+            .write_imm(context, flags, remote, imm, local)?)
+    }
+
     /// Writes several pieces into the other end's memory (`rdma_post_writev`).
     pub fn post_writev(
         &mut self,
@@ -231,6 +259,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Waits for the completion of a send (`rdma_get_send_comp`) in the CQ that the manager made, driving it.
+    ///
+    /// # Errors
+    ///
+    /// [`RdmaError::Completion`] if the work request failed, where librdmacm returns the completion with its status. It is
+    /// taken from the CQ all the same, and the error says which work request of which QP it is of. This is so in all calls
+    /// here that take completions; [`endpoint`](Self::endpoint) has the CQ itself.
     pub fn get_send_comp(&mut self, id: CmId) -> Result<Wc, RdmaError> {
         self.wait_comp(id, Side::Send, None)
     }
@@ -251,7 +285,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Takes a completion of a send if there is one. If not, and with interrupts, the next one raises an interrupt: the CQ
-    /// was armed and looked at once more, so that it is safe to sleep ([`wait`](Self::wait), or in an event loop).
+    /// was armed and looked at once more, so that it is safe to sleep ([`wait`](Self::wait), or in an event loop). That of a
+    /// failed work request is an error, as of [`get_send_comp`](Self::get_send_comp): there may be more behind it.
     pub fn try_get_send_comp(&mut self, id: CmId) -> Result<Option<Wc>, RdmaError> {
         let arm = self.device().config().interrupts;
         self.ids.slot_mut(id)?.objects.poll_comp(Side::Send, arm)

@@ -28,23 +28,23 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// connections; their owner goes on polling and posting, and cannot destroy them before the endpoint.
     ///
     /// [`migrate_id`](Self::migrate_id) makes the id asynchronous; [`destroy_ep`](Self::destroy_ep) ends it.
-    pub fn create_ep(
+    pub fn create_ep<'q: 'd>(
         &mut self,
         address: &AddrInfo,
         pd: Option<&'d Pd<'d, P>>,
-        init: Option<&mut QpInit<'_, 'd, P>>,
+        init: Option<&mut QpInit<'_, 'q, P>>,
     ) -> Result<CmId, RdmaError> {
         let id_type = IdType::of_port_space(address.port_space);
         self.create_ep_of(address, id_type, pd, init)
     }
 
     /// The same with the type of the QP, as librdmacm takes it from `ai_qp_type`: in [`PortSpace::Ib`](crate::rdma::PortSpace::Ib) any.
-    pub fn create_ep_of(
+    pub fn create_ep_of<'q: 'd>(
         &mut self,
         address: &AddrInfo,
         id_type: IdType,
         pd: Option<&'d Pd<'d, P>>,
-        init: Option<&mut QpInit<'_, 'd, P>>,
+        init: Option<&mut QpInit<'_, 'q, P>>,
     ) -> Result<CmId, RdmaError> {
         let id = self.create_id_of(None, 0, address.port_space, id_type)?;
         match self.prepare_ep(id, address, pd, init) {
@@ -56,12 +56,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    fn prepare_ep(
+    fn prepare_ep<'q: 'd>(
         &mut self,
         id: CmId,
         address: &AddrInfo,
         pd: Option<&'d Pd<'d, P>>,
-        init: Option<&mut QpInit<'_, 'd, P>>,
+        init: Option<&mut QpInit<'_, 'q, P>>,
     ) -> Result<(), RdmaError> {
         if address.passive {
             let source = address.src_addr.ok_or(RdmaError::NotBound)?;

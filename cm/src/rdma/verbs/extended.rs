@@ -11,10 +11,10 @@ use crate::rdma::verbs::objects::QpInitEx;
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the QP of an id with extended attributes (`rdma_create_qp_ex`), as [`create_qp`](Self::create_qp) does.
     /// EOPNOTSUPP, with its name, for an attribute that a QP cannot have; nothing is created then.
-    pub fn create_qp_ex(
+    pub fn create_qp_ex<'q: 'd>(
         &mut self,
         id: CmId,
-        init: &mut QpInitEx<'_, 'd, P>,
+        init: &mut QpInitEx<'_, 'q, P>,
     ) -> Result<(), RdmaError> {
         let id_type = self.ids.slot(id)?.id_type;
         let refused = init

@@ -13,6 +13,34 @@ use bareverbs_core::{Platform, Qpn};
 use crate::rdma::types::extended::ExtendedAttribute;
 
 /// The attributes of a new QP (`struct ibv_qp_init_attr`, as `rdma_create_qp` takes it): CQs are optional.
+///
+/// # Sizes
+///
+/// `cap` is what is asked for, and afterwards what the QP has, which may be more. By default that is one send and one
+/// receive of one piece each. A receive queue is at least 64 bytes long, and an entry for one piece takes 16, so that this
+/// default comes back as 4 receives; a longer queue has a power of two of them. rdma-core rounds up in the same way. A
+/// program that posts fewer receives than its peer sends therefore finds out late: as RNR NAKs at the peer
+/// (`RnrRetryExcErr` there, unless it retries for ever), and not as an error of `post_recv`.
+///
+/// # One for many
+///
+/// The lifetimes are those of CQs and SRQ. Without those an init may be `'static`, and do for any manager:
+///
+/// ```
+/// use bareverbs_cm::rdma::{AddrInfo, CmId, QpInit, RdmaCm, RdmaError, Resolver};
+/// use bareverbs_core::Platform;
+///
+/// struct Client<P: Platform + 'static> {
+///     server: AddrInfo,
+///     queues: QpInit<'static, 'static, P>,
+/// }
+///
+/// impl<P: Platform + 'static> Client<P> {
+///     fn open<R: Resolver>(&mut self, cm: &mut RdmaCm<'_, '_, P, R>) -> Result<CmId, RdmaError> {
+///         cm.create_ep(&self.server, None, Some(&mut self.queues))
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct QpInit<'a, 'd, P: Platform> {
     /// The CQ for sends; one of `cap.max_send_wr` entries is made if there is none.
@@ -46,6 +74,14 @@ impl<P: Platform> Default for QpInit<'_, '_, P> {
 }
 
 impl<'a, 'd, P: Platform> QpInit<'a, 'd, P> {
+    /// For so many sends and receives, each of one piece.
+    pub fn with_queues(sends: u32, receives: u32) -> Self {
+        let mut init = Self::default();
+        init.cap.max_send_wr = sends;
+        init.cap.max_recv_wr = receives;
+        init
+    }
+
     /// The default, with this CQ for receives: one CQ for many ids.
     pub fn with_recv_cq(cq: &'a Cq<'d, P>) -> Self {
         Self {

@@ -23,21 +23,21 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The PD is the device's default one if none is given. PD, CQs and SRQ have to be of the id's device
     /// ([`RdmaError::OtherDevice`], EINVAL). Where no CQ is given one is made, with events on;
     /// [`endpoint`](Self::endpoint) gives it.
-    pub fn create_qp(
+    pub fn create_qp<'q: 'd>(
         &mut self,
         id: CmId,
         pd: Option<&'d Pd<'d, P>>,
-        init: &mut QpInit<'_, 'd, P>,
+        init: &mut QpInit<'_, 'q, P>,
     ) -> Result<(), RdmaError> {
         self.create_qp_in(id, pd, None, init)
     }
 
-    pub(crate) fn create_qp_in(
+    pub(crate) fn create_qp_in<'q: 'd>(
         &mut self,
         id: CmId,
         pd: Option<&'d Pd<'d, P>>,
         xrcd: Option<&'d Xrcd<'d, P>>,
-        init: &mut QpInit<'_, 'd, P>,
+        init: &mut QpInit<'_, 'q, P>,
     ) -> Result<(), RdmaError> {
         self.start_qp_in(id, pd, xrcd, init)?;
         loop {
@@ -58,11 +58,11 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// `ConnectError`.
     ///
     /// The first one for XRC waits for what all of those share.
-    pub fn start_qp(
+    pub fn start_qp<'q: 'd>(
         &mut self,
         id: CmId,
         pd: Option<&'d Pd<'d, P>>,
-        init: &mut QpInit<'_, 'd, P>,
+        init: &mut QpInit<'_, 'q, P>,
     ) -> Result<(), RdmaError> {
         self.start_qp_in(id, pd, None, init)
     }
@@ -74,16 +74,16 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.try_created(index)
     }
 
-    fn start_qp_in(
+    fn start_qp_in<'q: 'd>(
         &mut self,
         id: CmId,
         pd: Option<&'d Pd<'d, P>>,
         xrcd: Option<&'d Xrcd<'d, P>>,
-        init: &mut QpInit<'_, 'd, P>,
+        init: &mut QpInit<'_, 'q, P>,
     ) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let mut cap = init.cap;
-        let mut start = |cm: &mut Self, init: &QpInit<'_, 'd, P>| {
+        let mut start = |cm: &mut Self, init: &QpInit<'_, 'q, P>| {
             let mut kept = init.keep();
             kept.xrcd = xrcd;
             let begun = cm.start_kept_qp(index, pd, &mut kept);

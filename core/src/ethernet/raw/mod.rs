@@ -39,7 +39,7 @@
 //!     let mut cq = device.create_cq(CqInit::new(64))?;
 //!     let mut qp = domain.create_raw_packet_qp(&pd, &mut QpInitAttr::new(&cq, 16))?;
 //!     qp.bring_to_rts()?;
-//!     let mut slots = [FlowSlot::EMPTY; 18];
+//!     let mut slots = [FlowSlot::new(); 18];
 //!     let mut flows = domain.create_flow_table(&mut slots, 3)?;
 //!     let specs = [FlowSpec::to_mac(domain.mac())];
 //!     let _flow = flows.create_flow(qp.target()?, &FlowAttr::normal(&specs))?;

@@ -54,6 +54,38 @@ pub struct Remote {
     pub rkey: RKey,
 }
 
+impl Remote {
+    /// Length of [`to_bytes`](Self::to_bytes).
+    pub const LEN: usize = 12;
+
+    /// In bytes, to be sent to the peer that is to read or write there: address and key, big-endian.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; Self::LEN] {
+        let [a, b, c, d, e, f, g, h] = self.addr.to_be_bytes();
+        let [i, j, k, l] = self.rkey.0.to_be_bytes();
+        [a, b, c, d, e, f, g, h, i, j, k, l]
+    }
+
+    /// What a peer has sent. Nothing in it is checked: that is for the peer's device to do when it is used.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        Self {
+            addr: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            rkey: RKey(u32::from_be_bytes([i, j, k, l])),
+        }
+    }
+
+    /// So many bytes further on in the same memory.
+    #[must_use]
+    pub const fn at(self, offset: u64) -> Self {
+        Self {
+            addr: self.addr.wrapping_add(offset),
+            ..self
+        }
+    }
+}
+
 /// Where a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination<'a> {

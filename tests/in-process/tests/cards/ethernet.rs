@@ -82,7 +82,7 @@ fn spread(lab: &Lab<'_>) {
             None
         }
     };
-    let mut slots = [FlowSlot::EMPTY; 4];
+    let mut slots = [FlowSlot::new(); 4];
     let mut flows = domain.create_flow_table(&mut slots, 2).expect("flows");
     let to = [target.number()];
     let udp = FlowMatch::ANY.destination(side.mac).ipv4().ip_protocol(17);
@@ -143,7 +143,7 @@ fn raw_packets(lab: &Lab<'_>) {
         let pd = &lab.sides[at].pd;
         pd.alloc_buffer(8192, Access::LOCAL_WRITE).expect("buffer")
     });
-    let mut slots = [FlowSlot::EMPTY; 12];
+    let mut slots = [FlowSlot::new(); 12];
     let mut flows = domains[1].create_flow_table(&mut slots, 3).expect("flows");
     let specs = [FlowSpec::to_mac(lab.sides[1].mac)];
     let _flow = flows

@@ -98,7 +98,7 @@ fn traffic(seed: u64, compression: FrameCompression) -> (Vec<Got>, u64) {
         }
         let target = domain.create_hashed_target(&table, &hash).unwrap();
         let plain = domain.create_target(receive.number()).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 8];
+        let mut slots = [FlowSlot::new(); 8];
         let mut flows = domain.create_flow_table(&mut slots, 2).unwrap();
         let to = [target.number()];
         let mine = FlowMatch::ANY.destination(domain.mac());

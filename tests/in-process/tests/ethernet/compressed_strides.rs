@@ -47,7 +47,7 @@ fn packets_come_with_their_sums() {
                 ..STRIDES
             };
             let (mut receive, target) = receiver(lab, &domain, &init);
-            let mut slots = [FlowSlot::EMPTY; 4];
+            let mut slots = [FlowSlot::new(); 4];
             let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
             let to = [target.number()];
             let mine = FlowMatch::ANY.destination(domain.mac());

@@ -45,10 +45,12 @@ fn rings_go_round() {
     });
 }
 
-/// What does not fit is lost, and what comes later is not.
+/// What does not fit is lost and counted, and what comes later is not.
 #[test]
 fn a_full_receive_queue_drops() {
     lab(|lab| {
+        let set = lab.sides[1].device.count_queues().unwrap();
+        let set = set.expect("a card with counters");
         let [mut a, mut b] = lab.queues();
         for round in 0..5 {
             for seed in 0..12 {
@@ -59,6 +61,7 @@ fn a_full_receive_queue_drops() {
                 assert_eq!(take(&mut b), Some(lab.frame(0, 60, round * 100 + seed)));
             }
             lab.nothing(&mut b);
+            assert_eq!(set.out_of_buffer(), Ok(4 * (round as u32 + 1)));
         }
         assert_eq!(b.receive_half().capacity(), 8);
     });

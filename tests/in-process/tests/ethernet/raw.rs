@@ -18,7 +18,7 @@ pub(crate) type RawQp<'d> = RawPacketQp<'d, Seam>;
 pub(crate) type Domain<'d> = EthernetDomain<'d, Seam>;
 
 /// Room for rules at five priorities, of which three are for normal rules.
-pub(crate) const SLOTS: [FlowSlot; 50] = [FlowSlot::EMPTY; 50];
+pub(crate) const SLOTS: [FlowSlot; 50] = [FlowSlot::new(); 50];
 
 pub(crate) fn domain<'d>(lab: &Lab<'d>, node: usize) -> Domain<'d> {
     let device = lab.sides[node].device;

@@ -132,7 +132,7 @@ fn come_and_go(lab: &Lab<'_>, seed: u64) {
         .map(|queue| domain.create_target(queue).unwrap())
         .collect();
     let to: Vec<Tirn> = targets.iter().map(|target| target.number()).collect();
-    let mut slots = [FlowSlot::EMPTY; 30];
+    let mut slots = [FlowSlot::new(); 30];
     let mut flows = domain.create_flow_table(&mut slots, 3).unwrap();
     let mut known: Vec<Known> = Vec::new();
     let (mut full, mut forwarded, mut dropped) = (0, 0, 0);
@@ -230,7 +230,7 @@ fn a_rule_with_several_targets() {
             .map(|queue| domain.create_target(queue).unwrap())
             .collect();
         let to: Vec<Tirn> = targets.iter().map(|target| target.number()).collect();
-        let mut slots = [FlowSlot::EMPTY; 2];
+        let mut slots = [FlowSlot::new(); 2];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let counter = domain.alloc_flow_counter().unwrap();
         let all = Rule::new(FlowMatch::ANY, FlowAction::Forward(&to));

@@ -131,7 +131,7 @@ fn published_hashes() {
             .create_indirection_table(&numbers(&queues), 128)
             .unwrap();
         let targets = targets(&domain, &table, RssHash::PUBLIC_KEY);
-        let mut slots = [FlowSlot::EMPTY; 32];
+        let mut slots = [FlowSlot::new(); 32];
         let mut flows = domain.create_flow_table(&mut slots, 2).unwrap();
         for (at, matches) in kinds(domain.mac()).into_iter().enumerate() {
             let to = [targets[at].number()];
@@ -201,7 +201,7 @@ fn each_frame_comes_to_the_queue_that_the_test_computes() {
         let mut counters: Vec<FlowCounter<'_, Seam>> = (0..8)
             .map(|_| domain.alloc_flow_counter().unwrap())
             .collect();
-        let mut slots = [FlowSlot::EMPTY; 48];
+        let mut slots = [FlowSlot::new(); 48];
         let mut flows = domain.create_flow_table(&mut slots, 4).unwrap();
         let discard = FlowMatch::ANY.destination(mac).udp_destination(9);
         let rule = Rule::new(discard, FlowAction::Drop).counted(&counters[0]);
@@ -311,7 +311,7 @@ fn other_hashes() {
             .unwrap();
         let mut hash = RssHash::all_of(HashedPackets::UdpIpv4);
         let mut target = domain.create_hashed_target(&table, &hash).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 1];
+        let mut slots = [FlowSlot::new(); 1];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let everything = Rule::new(FlowMatch::ANY, FlowAction::Forward(&to));
@@ -366,7 +366,7 @@ fn each_queue_has_its_thread() {
             .create_indirection_table(&numbers(&queues), 64)
             .unwrap();
         let targets = targets(&domain, &table, RssHash::PUBLIC_KEY);
-        let mut slots = [FlowSlot::EMPTY; 16];
+        let mut slots = [FlowSlot::new(); 16];
         let mut flows = domain.create_flow_table(&mut slots, 2).unwrap();
         for (at, matches) in kinds(mac).into_iter().enumerate() {
             let to = [targets[at].number()];
@@ -464,7 +464,7 @@ fn everything<'d>(
     let mut hashed = domain.create_hashed_target(&table, &hash).map_err(rss)?;
     let direct = domain.create_target(all[1]).map_err(rss)?;
     let counter = domain.alloc_flow_counter().map_err(ethernet)?;
-    let mut slots = [FlowSlot::EMPTY; 8];
+    let mut slots = [FlowSlot::new(); 8];
     let mut flows = domain.create_flow_table(&mut slots, 2).map_err(ethernet)?;
     let tcp = FlowMatch::ANY
         .destination(domain.mac())
@@ -621,7 +621,7 @@ fn cards_that_lack_something() {
                 .map(|queue| domain.create_target(queue).unwrap())
                 .collect();
             let to: Vec<Tirn> = targets.iter().map(EthernetTarget::number).collect();
-            let mut slots = [FlowSlot::EMPTY; 4];
+            let mut slots = [FlowSlot::new(); 4];
             let mut flows = domain.create_flow_table(&mut slots, 2).unwrap();
             let rule = |matches, to| Rule::new(matches, FlowAction::Forward(to));
             let asked = to.len();

@@ -100,7 +100,7 @@ fn each_connection_lives_in_the_stack_of_its_queue() {
             let number = queues[nth].1.number();
             domain.create_target(number).unwrap()
         });
-        let mut slots = [FlowSlot::EMPTY; 16];
+        let mut slots = [FlowSlot::new(); 16];
         let mut flows = domain.create_flow_table(&mut slots, 2).unwrap();
         let mine = FlowMatch::ANY.destination(domain.mac());
         let to = [hashed.number()];

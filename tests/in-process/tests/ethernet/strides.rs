@@ -67,7 +67,7 @@ fn drawn_bursts(seed: u64, compression: StrideCompression) {
         let mut random = Random(seed);
         let domains = [0, 1].map(|node| lab.sides[node].device.alloc_ethernet_domain().unwrap());
         let (mut receive, target) = receiver(lab, &domains[1], &init);
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domains[1].create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let mine = FlowMatch::ANY.destination(domains[1].mac());
@@ -157,7 +157,7 @@ fn frames_are_sent_on_where_they_lie() {
         let (mut receive, target) = receiver(lab, &domain, &STRIDES);
         let mut send: MultiSend<'_, Seam> =
             domain.create_multi_send(&lab.sides[1].pd, &MULTI).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let mine = FlowMatch::ANY.destination(domain.mac());
@@ -307,7 +307,7 @@ fn frames_belong_to_their_queue() {
         let domain = lab.sides[1].device.alloc_ethernet_domain().unwrap();
         let (mut receive, target) = receiver(lab, &domain, &STRIDES);
         let (mut other, _target) = receiver(lab, &domain, &STRIDES);
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let mine = FlowMatch::ANY.destination(domain.mac());

@@ -294,7 +294,7 @@ fn drawn(packets: HashedPackets, headers: HashedHeaders, seed: u64) {
         let target = domain.create_hashed_tunnel_target(&table, &any, headers);
         let mut target = target.unwrap();
         target.set_hash(&RssHash::all_of(packets)).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let matches = FlowMatch::ANY.destination(domain.mac());
@@ -355,7 +355,7 @@ fn striding_queues_look_into_tunnels() {
         let made = domain.create_striding_receive(&lab.sides[1].pd, &STRIDES);
         let mut receive = made.unwrap();
         let target = domain.create_tunnel_target(receive.number()).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         let to = [target.number()];
         let matches = FlowMatch::ANY.destination(domain.mac());
@@ -386,7 +386,7 @@ fn only_a_target_of_tunnels_looks_into_them() {
         let (_send, mut receive) = domain.create_queues(&lab.sides[1].pd, &RING).unwrap();
         let inside = domain.create_tunnel_target(receive.number()).unwrap();
         let plain = domain.create_target(receive.number()).unwrap();
-        let mut slots = [FlowSlot::EMPTY; 4];
+        let mut slots = [FlowSlot::new(); 4];
         let mut flows = domain.create_flow_table(&mut slots, 1).unwrap();
         for (target, looks) in [(&inside, true), (&plain, false)] {
             let to = [target.number()];
