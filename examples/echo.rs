@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use bareverbs_examples::program;
+use bareverbs_examples::{Result, program};
 use bareverbs_node::cm::rdma::{AddrInfo, QpInit, SendFlags};
-use bareverbs_node::{Cm, Options, Result, Unreached};
+use bareverbs_node::{Cm, Options, Unreached};
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [10, 0, 0, 2];

@@ -3,9 +3,9 @@
 
 use std::process::ExitCode;
 
-use bareverbs_examples::program;
+use bareverbs_examples::{Result, program};
+use bareverbs_node::Cm;
 use bareverbs_node::verbs::{Access, CqInit, QpInitAttr, Rc, SendFlags};
-use bareverbs_node::{Cm, Result};
 
 fn main() -> ExitCode {
     let about = "An RDMA WRITE from one queue pair of a device to another one of it";

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bareverbs_examples::devices::function;
 use bareverbs_examples::function::with_function;
-use bareverbs_examples::program;
+use bareverbs_examples::{Result, program};
 use bareverbs_node::cm::engine::{AlternateSlot, Timers};
 use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::{
@@ -27,7 +27,7 @@ use bareverbs_node::cm::sa;
 use bareverbs_node::verbs::qp::QpCap;
 use bareverbs_node::verbs::{Device, Gid, Platform, PortAttr};
 use bareverbs_node::vfio::PciAddress;
-use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
+use bareverbs_node::{DevicePlatform, ManagerStorage};
 use bpaf::Bpaf;
 
 /// What `ucmatose` has by default.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bareverbs_examples::devices::function;
 use bareverbs_examples::function::with_function;
-use bareverbs_examples::program;
+use bareverbs_examples::{Result, program};
 use bareverbs_node::cm::mad::sa::{InformInfoRecord, NodeRecord, PathRecord, ServiceRecord, Trap};
 use bareverbs_node::cm::rdma::{
     self, Members, Paths, Questions, RdmaCm, SubnetAdministration, SubnetResources, WithSaUser,
@@ -26,7 +26,7 @@ use bareverbs_node::cm::sa::{
 };
 use bareverbs_node::verbs::{Device, Platform};
 use bareverbs_node::vfio::PciAddress;
-use bareverbs_node::{DevicePlatform, ManagerStorage, Result};
+use bareverbs_node::{DevicePlatform, ManagerStorage};
 use bpaf::Bpaf;
 
 const TRAPS: [Trap; 4] = [

@@ -13,10 +13,10 @@ use crate::failure::{Errno, Result};
 pub const DEVICE: &str = bareverbs_node::DEVICE_VARIABLE;
 /// The wire that joins the models' network to other processes: `unix:LOCAL,REMOTE` (paths), `udp:LOCAL,REMOTE`, or
 /// `switch:PATH`.
-pub const LINK: &str = "BAREVERBS_LINK";
+pub const LINK: &str = bareverbs_node::LINK_VARIABLE;
 /// The number of the first model, which decides MAC address and GUID. If it is not set, it is the process's rank ([`RANKS`])
 /// plus one; without a rank the switch gives one, and without a switch it is 1.
-pub const UNIT: &str = "BAREVERBS_UNIT";
+pub const UNIT: &str = bareverbs_node::UNIT_VARIABLE;
 /// What tells a process its rank among those of a parallel program, by launcher: Open MPI, PMIx, MPICH (Hydra), Slurm.
 pub const RANKS: [&str; 4] = [
     "OMPI_COMM_WORLD_RANK",

@@ -3,9 +3,9 @@
 
 use std::process::ExitCode;
 
-use bareverbs_examples::{echo_clients, program};
+use bareverbs_examples::{Result, echo_clients, program};
 use bareverbs_node::cm::rdma::{AddrInfo, CmId, EventType, QpInit, SendFlags};
-use bareverbs_node::{AsyncCm, Cm, Options, Result, drive};
+use bareverbs_node::{AsyncCm, Cm, Options, drive};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::select;
 

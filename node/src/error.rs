@@ -11,8 +11,7 @@ use bareverbs_vfio::PciAddress;
 use crate::address::Host;
 use crate::device_name::DeviceNameError;
 
-/// Why a node did not come up, or did not go down.
-#[derive(Debug)]
+/// Why a node did not come up, or did not go down. Its `Debug` is its `Display`, for programs that return it from `main`.
 #[non_exhaustive]
 pub enum Error {
     /// The device's name is not one.
@@ -21,6 +20,15 @@ pub enum Error {
     PortKind(String),
     /// `model` was named, and this crate was built without its feature `model`.
     NoModel,
+    /// A variable of the environment has a value that does not do.
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// Why it does not do.
+        why: String,
+    },
     /// Two ends need two cards, or the model; so many devices were named.
     NotTwoDevices(usize),
     /// One end needs one device; so many were named.
@@ -148,7 +156,11 @@ impl fmt::Display for Error {
         match self {
             Self::Name(error) => error.fmt(f),
             Self::PortKind(kind) => write!(f, "{kind:?}: expected ethernet or infiniband"),
-            Self::NoModel => f.write_str("bareverbs-node was built without its feature \"model\""),
+            Self::NoModel => f.write_str(
+                "the device model is not built in; in Cargo.toml it is a feature: \
+                 bareverbs-node = { ..., features = [\"model\"] }. A card is named with BAREVERBS_DEVICE=vfio:ADDRESS",
+            ),
+            Self::Variable { name, value, why } => write!(f, "{name}={value}: {why}"),
             Self::NotTwoDevices(count) => {
                 write!(
                     f,
@@ -185,6 +197,12 @@ impl fmt::Display for Error {
             Self::ServerNotReady => f.write_str("the server ended before it was ready"),
             Self::ServerPanicked => f.write_str("the server panicked"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -225,8 +243,8 @@ impl fmt::Display for ConnectStep {
     }
 }
 
-/// Why no connection came about: which step failed, and with which address.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Why no connection came about: which step failed, and with which address. Its `Debug` is its `Display`.
+#[derive(Clone, Copy, PartialEq)]
 pub struct Unreached {
     /// What was being done.
     pub step: ConnectStep,
@@ -293,6 +311,12 @@ impl fmt::Display for Unreached {
         }
         f.write_str(": ")?;
         self.source.fmt(f)
+    }
+}
+
+impl fmt::Debug for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

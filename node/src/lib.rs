@@ -5,48 +5,26 @@
 //! brings the device up, waits for the link, claims the address, and lends out the connection manager ([`Cm`]), with storage by the number of connections ([`Options`]). The
 //! device is taken down when that returns. [`Pair`] is a server's node and a client's in one process.
 //!
-//! The shortest whole program: a message from a client to a server, on two models with a cable between them, or on the two
-//! cards that the environment variable `BAREVERBS_DEVICE` names.
+//! A whole program: a message from a client to a server, on two models with a cable between them, or on the two cards that
+//! the environment variable `BAREVERBS_DEVICE` names.
 //!
 #![cfg_attr(feature = "model", doc = "```")]
 #![cfg_attr(not(feature = "model"), doc = "```no_run")]
-//! use bareverbs_node::cm::rdma::{AddrInfo, QpInit, SendFlags};
-//! use bareverbs_node::{Cm, Pair, Result, Unreached};
-//!
-//! const SERVER: [u8; 4] = [10, 0, 0, 1];
-//! const CLIENT: [u8; 4] = [10, 0, 0, 2];
-//!
-//! fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<[u8; 5]> {
-//!     let listener = cm.create_ep(&AddrInfo::listen((SERVER, 7471)), None, Some(&mut QpInit::default()))?;
-//!     cm.listen(listener, 1)?;
-//!     ready();
-//!     let id = cm.get_request(listener)?;
-//!     let inbox = cm.reg_msgs(id, 5)?;
-//!     cm.post_recv(id, 0, &inbox, 0, 5)?;
-//!     cm.accept(id, None)?;
-//!     cm.get_recv_comp(id)?.ok()?;
-//!     let mut message = [0; 5];
-//!     inbox.copy_out(0, &mut message)?;
-//!     Ok(message)
-//! }
-//!
-//! fn client(cm: &mut Cm) -> Result<()> {
-//!     let to = AddrInfo::connect((SERVER, 7471));
-//!     let id = cm.create_ep(&to, None, Some(&mut QpInit::default())).map_err(Unreached::resolving(&to))?;
-//!     let message = cm.reg_msgs(id, 5)?;
-//!     message.copy_in(0, b"hello")?;
-//!     cm.connect(id, None).map_err(Unreached::connecting(&to))?;
-//!     cm.post_send(id, 0, &message, 0, 5, SendFlags::SIGNALED)?;
-//!     cm.get_send_comp(id)?.ok()?;
-//!     Ok(())
-//! }
-//!
-//! fn main() -> Result<()> {
-//!     let (message, ()) = Pair::from_env(SERVER, CLIENT)?.run(server, client)?;
-//!     assert_eq!(&message, b"hello");
-//!     Ok(())
-//! }
+#![doc = include_str!("../examples/message.rs")]
 //! ```
+//!
+//! # One process per end
+//!
+//! `server` and `client` as its argument make it one end, on the card that `BAREVERBS_DEVICE` names, or on a model with a wire
+//! to another process, which the variable `BAREVERBS_LINK` names ([`LINK_VARIABLE`]). In two terminals:
+//!
+//! ```sh
+//! BAREVERBS_LINK=unix:/tmp/wire.1,/tmp/wire.2 hello server
+//! BAREVERBS_LINK=unix:/tmp/wire.2,/tmp/wire.1 hello client
+//! ```
+//!
+//! The programs at the ends of a wire may be any: C programs on `libibverbs.so.1` (`bareverbs-run`), the examples
+//! (`--link`), or QEMU.
 //!
 //! # Tasks
 //!
@@ -59,7 +37,11 @@
 //!
 //! [`Error`] names the step of bring-up that failed, with the device or the address that it was about. The closures return
 //! errors of the caller's choice, any type that an [`Error`] can be turned into. [`Unreached`] is for connections: the step
-//! (resolving, connecting), the other end's address, and the connection manager's error.
+//! (resolving, connecting), the other end's address, and the connection manager's error. A work request that fails is an
+//! error of the call that takes its completion ([`RdmaError::Completion`](cm::rdma::RdmaError::Completion)).
+//!
+//! A `main` that returns an error prints its `Debug`. For these errors, and for whatever [`Result`] holds ([`AnyError`]), that
+//! is the text of their `Display`.
 //!
 //! # Without this crate
 //!
@@ -68,6 +50,7 @@
 //! long to wait for a link. A program with its own platform passes that to [`Node::new`].
 
 mod address;
+mod any_error;
 mod device_name;
 mod error;
 mod event_channel;
@@ -95,13 +78,16 @@ pub use bareverbs_core as verbs;
 pub use bareverbs_vfio as vfio;
 
 pub use address::{Address, Host, NodeAddress};
+pub use any_error::AnyError;
 pub use device_name::{DEVICE_VARIABLE, DeviceName, DeviceNameError};
 pub use error::{ConnectStep, Error, EthernetSetting, SetupStep, Unreached};
 pub use event_channel::EventChannel;
 #[cfg(feature = "tokio")]
 pub use handle::{NodeGone, NodeHandle};
 pub use link::wait_for_link;
-pub use node::{About, AsyncCm, Cm, DEFAULT_PKEY, Node, Options, PORT_VARIABLE};
+pub use node::{
+    About, AsyncCm, Cm, DEFAULT_PKEY, LINK_VARIABLE, Node, Options, PORT_VARIABLE, UNIT_VARIABLE,
+};
 pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;
@@ -111,4 +97,4 @@ pub use storage::{DeviceStorage, ManagerStorage};
 pub use tasks::{DriveError, drive};
 
 /// What a short program returns: any error will do.
-pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+pub type Result<T, E = AnyError> = std::result::Result<T, E>;

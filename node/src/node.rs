@@ -91,6 +91,15 @@ impl Default for Options {
 /// `infiniband`.
 pub const PORT_VARIABLE: &str = "BAREVERBS_PORT";
 
+/// The environment variable that names the wire from a model that is opened alone to another process: `unix:LOCAL,REMOTE` with
+/// the paths of two sockets, `udp:LOCAL,REMOTE` with HOST:PORT twice, or `switch:PATH` for a switch that any number of
+/// processes share. Without it the model has no cable.
+pub const LINK_VARIABLE: &str = "BAREVERBS_LINK";
+
+/// The environment variable with the number of a model that is opened alone, 1 to 254, which decides its MAC address, GUID and
+/// LID. If it is not set, the number is the last byte of the node's IP address, or another one that a switch gives.
+pub const UNIT_VARIABLE: &str = "BAREVERBS_UNIT";
+
 impl Options {
     /// The default ones, with ports of models as the environment has them ([`PORT_VARIABLE`]).
     ///
@@ -147,11 +156,12 @@ impl Node {
     /// Opens the device of this name: `"vfio:0000:3b:00.0"` or `"model"`. `address` is the node's own: an [`IpAddr`],
     /// an [`Address`], or on InfiniBand a [`Gid`].
     ///
-    /// A model that is opened alone has no cable. [`Pair`](crate::Pair) joins two.
+    /// A model that is opened alone has the cable to another process that the environment names ([`LINK_VARIABLE`]), if any;
+    /// [`Pair`](crate::Pair) joins two models of this one.
     ///
     /// # Errors
     ///
-    /// [`Error::Name`], [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
+    /// [`Error::Name`], [`Error::NoModel`], [`Error::Variable`], or [`Error::Function`] with what VFIO says.
     ///
     /// [`IpAddr`]: std::net::IpAddr
     pub fn open(device: &str, address: impl Into<NodeAddress>) -> Result<Self, Error> {
@@ -174,15 +184,16 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`Error::NoModel`], or [`Error::Function`] with what VFIO says.
+    /// [`Error::NoModel`], [`Error::Variable`], or [`Error::Function`] with what VFIO says.
     pub fn open_with(
         device: DeviceName,
         address: impl Into<NodeAddress>,
         options: Options,
     ) -> Result<Self, Error> {
+        let address = address.into();
         let platform = match device {
-            DeviceName::Vfio(address) => open_function(address, options.interrupts)?,
-            DeviceName::Model => model(options)?,
+            DeviceName::Vfio(function) => open_function(function, options.interrupts)?,
+            DeviceName::Model => model(options, address)?,
         };
         let mut node = Self::new(platform, address, options);
         if device == DeviceName::Model {
@@ -209,13 +220,12 @@ pub(crate) fn open_function(
 }
 
 #[cfg(feature = "model")]
-fn model(options: Options) -> Result<DevicePlatform, Error> {
-    let [model] = crate::models::models(options, [1]);
-    Ok(model)
+fn model(options: Options, address: NodeAddress) -> Result<DevicePlatform, Error> {
+    crate::models::model(options, address)
 }
 
 #[cfg(not(feature = "model"))]
-fn model(_: Options) -> Result<DevicePlatform, Error> {
+fn model(_: Options, _: NodeAddress) -> Result<DevicePlatform, Error> {
     Err(Error::NoModel)
 }
 

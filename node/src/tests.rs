@@ -3,14 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bareverbs_cm::rdma::{AddrInfo, PortSpace, QpInit, RdmaError, SendFlags};
-use bareverbs_core::{Gid, LinkLayer, RoceVersion};
+use bareverbs_core::{Gid, LinkLayer, RoceVersion, WcStatus};
 
 use crate::{
-    Address, ConnectStep, DeviceName, Error, EthernetSetting, Host, Node, NodeAddress, Options,
-    Pair, Unreached,
+    Address, AnyError, ConnectStep, DeviceName, Error, EthernetSetting, Host, Node, NodeAddress,
+    Options, Pair, Result, Unreached,
 };
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
@@ -38,7 +36,8 @@ fn one_message(options: Options, [server, client]: [NodeAddress; 2]) -> Result<L
             let inbox = cm.reg_msgs(id, 4)?;
             cm.post_recv(id, 0, &inbox, 0, 4)?;
             cm.accept(id, None)?;
-            cm.get_recv_comp(id)?.ok()?;
+            let got = cm.get_recv_comp(id)?;
+            assert_eq!((got.wr_id, got.byte_len), (0, 4));
             let mut received = [0; 4];
             inbox.copy_out(0, &mut received)?;
             Ok(received)
@@ -50,7 +49,7 @@ fn one_message(options: Options, [server, client]: [NodeAddress; 2]) -> Result<L
             message.copy_in(0, b"ping")?;
             cm.connect(id, None)?;
             cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
-            cm.get_send_comp(id)?.ok()?;
+            let _ = cm.get_send_comp(id)?;
             Ok(cm.port().link_layer)
         },
     )?;
@@ -147,8 +146,8 @@ fn refused(server: [u8; 4]) -> Unreached {
             .connect(id, None)
             .map_err(Unreached::connecting(&server))?)
     });
-    let error: Box<dyn std::error::Error + Send + Sync> = error.expect_err("there is no server");
-    *error.downcast().expect("a connection's error")
+    let error: AnyError = error.expect_err("there is no server");
+    *error.downcast_ref().expect("a connection's error")
 }
 
 #[test]
@@ -168,7 +167,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 let inbox = cm.reg_msgs(id, 4)?;
                 cm.post_recv(id, 0, &inbox, 0, 4)?;
                 cm.accept(id, None)?;
-                cm.get_recv_comp(id)?;
+                let _ = cm.get_recv_comp(id)?;
                 let mut received = [0; 4];
                 inbox.copy_out(0, &mut received)?;
                 Ok(received)
@@ -180,7 +179,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 message.copy_in(0, b"ping")?;
                 cm.connect(id, None)?;
                 cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
-                cm.get_send_comp(id)?;
+                let _ = cm.get_send_comp(id)?;
                 Ok(cm.device().gid_table().count())
             },
         )?;
@@ -188,6 +187,80 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
         assert!(gids > 0);
     }
     Ok(())
+}
+
+/// A message of five bytes, and a receive for three.
+#[test]
+fn a_message_that_does_not_fit_is_an_error_of_both_ends() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let outcome = pair().run(
+        move |cm, ready| -> Result<()> {
+            let here = AddrInfo::listen((SERVER, 7471));
+            let listener = cm.create_ep(&here, None, Some(&mut QpInit::default()))?;
+            cm.listen(listener, 1)?;
+            ready();
+            let id = cm.get_request(listener)?;
+            let inbox = cm.reg_msgs(id, 3)?;
+            cm.post_recv(id, 7, &inbox, 0, 3)?;
+            cm.accept(id, None)?;
+            told.send(cm.get_recv_comp(id))?;
+            Ok(())
+        },
+        |cm| {
+            let to = AddrInfo::connect((SERVER, 7471));
+            let id = cm.create_ep(&to, None, Some(&mut QpInit::default()))?;
+            cm.connect(id, None)?;
+            let message = cm.reg_msgs(id, 5)?;
+            cm.post_send(id, 8, &message, 0, 5, SendFlags::SIGNALED)?;
+            Ok(cm.get_send_comp(id).map(|_| ())?)
+        },
+    );
+    let [theirs, ours] = [
+        AnyError::from(heard.recv().unwrap().unwrap_err()),
+        outcome.unwrap_err(),
+    ];
+    let of = |error: &AnyError| match error.downcast_ref() {
+        Some(RdmaError::Completion(failed)) => (failed.wr_id, failed.status),
+        _ => panic!("{error}"),
+    };
+    assert_eq!(of(&theirs), (7, WcStatus::LocLenErr));
+    assert_eq!(of(&ours), (8, WcStatus::RemInvReqErr));
+    // As `main` prints it.
+    let printed = format!("{theirs:?}");
+    assert!(printed.starts_with("local length error ("), "{printed}");
+}
+
+/// What `main` prints of an error is what it says, be it in a box of its own or not.
+#[test]
+fn errors_print_what_they_say() {
+    let absent = Node::open("vfio:ffff:ff:1f.7", SERVER).unwrap_err();
+    assert_eq!(format!("{absent:?}"), absent.to_string());
+    let boxed = Box::<dyn std::error::Error>::from(absent);
+    assert_eq!(format!("{boxed:?}"), boxed.to_string());
+    let unreached = Unreached {
+        step: ConnectStep::Connecting,
+        address: None,
+        source: RdmaError::TimedOut,
+    };
+    assert_eq!(format!("{unreached:?}"), "connecting to: timed out");
+    assert_eq!(format!("{:?}", AnyError::from("no disk")), "no disk");
+    let parsed: Result<u8> = (|| Ok("x".parse()?))();
+    assert_eq!(
+        format!("{:?}", parsed.unwrap_err()),
+        "invalid digit found in string"
+    );
+    let cargo_line = "bareverbs-node = { ..., features = [\"model\"] }";
+    assert!(Error::NoModel.to_string().contains(cargo_line));
+}
+
+/// The program is in one place more, for those who read that first.
+#[test]
+fn the_program_of_the_readme_is_this_ones() {
+    let readme = include_str!("../../README.md");
+    let program = include_str!("../examples/message.rs");
+    let (_, block) = readme.split_once("```rust\n").expect("a program");
+    let (block, _) = block.split_once("```\n").expect("its end");
+    assert_eq!(block, program);
 }
 
 #[test]
@@ -200,13 +273,10 @@ fn an_error_of_a_connection_names_the_step_and_the_address() {
 
 #[test]
 fn an_error_of_the_server_comes_before_what_the_client_makes_of_it() {
-    let before_ready = pair().run(
-        |_, _| Err::<(), _>(Box::<dyn std::error::Error + Send + Sync>::from("no disk")),
-        |_| Ok(()),
-    );
+    let before_ready = pair().run(|_, _| Err::<(), _>(AnyError::from("no disk")), |_| Ok(()));
     assert_eq!(before_ready.unwrap_err().to_string(), "no disk");
 
-    let never_ready = pair().run(|_, _| Result::Ok(()), |_| Ok(()));
+    let never_ready = pair().run(|_, _| -> Result<()> { Ok(()) }, |_| Ok(()));
     let never_ready = never_ready.unwrap_err();
     assert!(matches!(
         never_ready.downcast_ref(),
@@ -220,7 +290,7 @@ fn an_error_of_the_server_comes_before_what_the_client_makes_of_it() {
             cm.listen(listener, 1)?;
             ready();
             cm.get_request(listener)?;
-            Err::<(), Box<dyn std::error::Error + Send + Sync>>("no disk".into())
+            Err::<(), AnyError>("no disk".into())
         },
         |cm| {
             let server = AddrInfo::connect((SERVER, 7471));
@@ -242,7 +312,7 @@ fn an_error_of_the_client_ends_the_run() {
             ready();
             Ok(cm.get_request(listener).map(drop)?)
         },
-        |_| Err::<(), Box<dyn std::error::Error + Send + Sync>>("refused by the test".into()),
+        |_| Err::<(), AnyError>("refused by the test".into()),
     );
     assert_eq!(error.unwrap_err().to_string(), "refused by the test");
 }
@@ -261,7 +331,10 @@ fn what_cannot_be_opened_is_named() {
     let absent = Node::open("vfio:ffff:ff:1f.7", SERVER).unwrap_err();
     assert!(matches!(absent, Error::Function { .. }), "{absent}");
     let nowhere = Pair::open("model", [255; 4], CLIENT).unwrap().server;
-    let error = nowhere.run(|_| Result::Ok(())).unwrap_err().to_string();
+    let error = nowhere
+        .run(|_| -> Result<()> { Ok(()) })
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("claiming the address 255.255.255.255: "),
         "{error}"

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bareverbs_node::verbs::{Config, Device, PortAttr, PortState};
 use bareverbs_node::vfio::PciAddress;
-use bareverbs_node::{DevicePlatform, DeviceStorage, PageChunks, Result, wait_for_link};
+use bareverbs_node::{DevicePlatform, DeviceStorage, PageChunks, wait_for_link};
+
+use crate::Result;
 
 use crate::devices;
 

@@ -16,4 +16,5 @@ pub mod program;
 pub mod progress;
 pub mod times;
 
-pub use bareverbs_node::Result;
+/// As the programs themselves say it.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
