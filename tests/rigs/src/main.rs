@@ -16,6 +16,7 @@ mod loom;
 mod outcome;
 mod peers;
 mod process;
+mod readme;
 mod rust_src;
 mod sanitizers;
 mod stock_driver;
@@ -96,6 +97,11 @@ const RIGS: &[Rig] = &[
         name: "rust-src",
         about: rust_src::ABOUT,
         run: rust_src::run,
+    },
+    Rig {
+        name: "readme",
+        about: readme::ABOUT,
+        run: readme::run,
     },
     Rig {
         name: "sanitizers",
