@@ -2,7 +2,9 @@
 
 use bareverbs_command_line::{List, listed};
 use bareverbs_node::vfio::{self, PciAddress, VfioDevice};
-use bareverbs_node::{DEVICE_VARIABLE, DeviceName, Error, Node, NodeAddress, Options, Pair};
+use bareverbs_node::{
+    DEVICE_VARIABLE, DeviceName, DevicePlatform, Error, Node, NodeAddress, Options, Pair,
+};
 use bpaf::{Bpaf, Parser, long};
 
 use crate::plugged::{Model, model};
@@ -55,6 +57,18 @@ impl Devices {
             }
             [device] => Node::open_with(device, address, options),
             ref devices => Err(Error::NotOneDevice(devices.len())),
+        }
+    }
+
+    /// Two functions without interrupts: two models with a cable between their ports, or two cards, in the order in which they
+    /// are named. For programs without a connection manager.
+    pub fn platforms(&self) -> Result<[DevicePlatform; 2], Error> {
+        match self.names[..] {
+            [DeviceName::Model] => Ok(self.model.pair(false)),
+            [DeviceName::Vfio(first), DeviceName::Vfio(second)] => {
+                Ok([open(first, 0)?.into(), open(second, 0)?.into()])
+            }
+            ref devices => Err(Error::NotTwoDevices(devices.len())),
         }
     }
 
