@@ -10,9 +10,9 @@ use core::time::Duration;
 use bareverbs::cm::rdma::{
     AddrInfo, AsyncCm, CmId, IdState, NeighbourDiscovery, RdmaError, SendFlags,
 };
+use bareverbs::verbs::WcStatus;
 use bareverbs::verbs::mr::{Access, Buffer};
 use bareverbs::verbs::platform::{Platform, VectorSet};
-use bareverbs::verbs::WcStatus;
 use futures_util::future::{Either, select};
 use kernel::clock;
 use kernel::executor::{self, Ready, Timers, Turns};
