@@ -41,10 +41,23 @@ fn what_was_left_is_removed_and_what_is_no_socket_is_not() {
     drop(UnixListener::bind(directory.path("0")).unwrap());
     let mut first = Server::start_in(directory.clone(), &[&[]], &[]);
     first.assert_serves();
-    // A second server takes the place of the first, which leaves it alone when it ends.
+    // A second server does not take the socket of a first one that lives.
+    let output = Command::new(env!("CARGO_BIN_EXE_connectx-model"))
+        .args(["serve", "--socket"])
+        .arg(directory.path("0"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let path = directory.path("0").display().to_string();
+    assert!(
+        said.contains(&path) && said.contains("address in use"),
+        "{said}"
+    );
+    first.assert_serves();
+    first.signal("KILL");
+    assert!(!first.wait().success());
     let second = Server::start_in(directory.clone(), &[&[]], &[]);
-    first.signal("TERM");
-    assert!(first.wait().success());
     second.assert_serves();
 
     std::fs::write(directory.path("precious"), "data").unwrap();
