@@ -164,6 +164,13 @@ impl<'d, P: Platform> Device<'d, P> {
     }
 }
 
+impl<P: Platform> Device<'_, P> {
+    /// The set that new queues count in; 0 if there is none.
+    pub(crate) fn queue_counter_set(&self) -> u8 {
+        self.counter_set.load(Relaxed)
+    }
+}
+
 impl<P: Platform> QueueCounters<'_, P> {
     /// Their values (QUERY_Q_COUNTER).
     pub fn query(&self) -> Result<Counters, CommandError> {

@@ -277,6 +277,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
             .set_state(state::RESET)
             .set_ts_format(limits.receive_clock)
             .set_user_index(cq.index)
+            .set_counter_set_id(device.queue_counter_set())
             .set_cqn(cq.cqn().number());
         let wq = context.wq_mut();
         wq.set_pd(pd.pdn().number())

@@ -1,7 +1,5 @@
 //! The commands that make send and receive queues in a domain, on memory that was laid out before.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use bareverbs_firmware_cmds::rq::CreateRqIn;
 use bareverbs_firmware_cmds::sq::CreateSqIn;
 
@@ -77,7 +75,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             .set_state(state::RESET)
             .set_ts_format(self.limits.receive_clock)
             .set_user_index(completes.user_index)
-            .set_counter_set_id(device.counter_set.load(Relaxed))
+            .set_counter_set_id(device.queue_counter_set())
             .set_cqn(completes.cqn);
         let wq = context.wq_mut();
         wq.set_pd(pd.pdn().number())

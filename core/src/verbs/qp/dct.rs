@@ -151,7 +151,7 @@ impl<'d, P: Platform> Pd<'d, P> {
             .set_cqn(cq.cqn.number())
             .set_srqn_xrqn(srq.srqn().number())
             .set_user_index(parts.index())
-            .set_counter_set_id(device.counter_set.load(Relaxed))
+            .set_counter_set_id(device.queue_counter_set())
             .set_dc_access_key(init.access_key)
             .set_cs_res(cs_res)
             .set_rre(init.access.contains(Access::REMOTE_READ))

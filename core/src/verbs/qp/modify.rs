@@ -5,7 +5,6 @@
 //! takes a certain set of bits.
 
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
@@ -429,7 +428,7 @@ impl<P: Platform> QpObject<'_, P> {
             _ => &mut *qpc,
         };
         if from == QpState::Reset {
-            qpc.set_counter_set_id(self.device.counter_set.load(Relaxed));
+            qpc.set_counter_set_id(self.device.queue_counter_set());
         }
         if from == QpState::Reset && self.kind != QpKind::XrcRecv {
             let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
