@@ -170,7 +170,7 @@ mod tests {
         let mut measure_cnt = delta.len();
         delta.sort_by(f64::total_cmp);
         measure_cnt -= 2;
-        let median = if (measure_cnt - 1) % 2 != 0 {
+        let median = if !(measure_cnt - 1).is_multiple_of(2) {
             (delta[measure_cnt / 2] + delta[measure_cnt / 2 - 1]) / 2.0
         } else {
             delta[measure_cnt / 2]

@@ -39,10 +39,6 @@ impl Devices {
         self.names == [DeviceName::Model]
     }
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "bpaf calls it with a reference"
-    )]
     fn is_possible(&self) -> bool {
         self.is_model() || !self.model.is_given()
     }
