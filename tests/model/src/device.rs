@@ -123,6 +123,8 @@ pub(crate) struct Device {
     /// QPs in error whose receive queue has to be looked at again, as nothing rings when a receive is posted.
     pub(crate) draining: BTreeSet<u32>,
     pub(crate) drain_at: Duration,
+    /// And after how long the next time: it doubles.
+    pub(crate) drain_period: Duration,
     /// Completion queues whose moderation holds an event back, by the time when it no longer may.
     pub(crate) held_back: BTreeSet<(Duration, u32)>,
     /// Completion queues with completions that wait to be compressed, by the time until which they do.
@@ -193,6 +195,7 @@ impl Device {
             timers: BTreeSet::new(),
             draining: BTreeSet::new(),
             drain_at: Duration::ZERO,
+            drain_period: Duration::ZERO,
             held_back: BTreeSet::new(),
             sessions: BTreeSet::new(),
             gsi: None,

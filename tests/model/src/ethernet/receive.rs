@@ -452,10 +452,7 @@ impl Device {
         };
         rq.state = QueueState::Error;
         if rq.context.flush_in_error_en() && rq.pool().is_none() {
-            if self.draining.is_empty() {
-                self.drain_at = self.now;
-            }
-            self.draining.insert(number);
+            self.begin_draining(number);
             self.flush_rq(io, number);
         }
     }

@@ -236,10 +236,7 @@ impl Device {
             .get(qpn)
             .is_some_and(|qp| qp.state == QpState::Err && qp.rq_entries() != 0);
         if wanted {
-            if self.draining.is_empty() {
-                self.drain_at = self.now;
-            }
-            self.draining.insert(qpn);
+            self.begin_draining(qpn);
         } else {
             self.draining.remove(&qpn);
         }

@@ -17,12 +17,21 @@ use bareverbs_firmware_cmds::wqe::ControlWord;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-/// How often the receive queues of QPs in error are looked at, as nothing rings for them.
+/// How soon the receive queues of QPs in error are looked at again, as nothing rings for them; and how late, once this has gone
+/// on for a while: where time is virtual, each look is an event.
 const DRAIN_PERIOD: Duration = Duration::from_micros(100);
+const LONGEST_DRAIN_PERIOD: Duration = Duration::from_micros(800);
 /// Packets a QP may send before the next one has its turn.
 const RUN_BUDGET: usize = 64;
 
 impl Device {
+    /// Looks at the receive queue of a QP in error, or at one by itself, from now on.
+    pub(crate) fn begin_draining(&mut self, number: u32) {
+        self.draining.insert(number);
+        self.drain_at = self.now;
+        self.drain_period = DRAIN_PERIOD;
+    }
+
     /// Lends a QP's transport out together with the device around it.
     pub(crate) fn with_transport(
         &mut self,
@@ -338,7 +347,8 @@ impl Device {
             self.fire(io, cqn);
         }
         if !self.draining.is_empty() && self.drain_at <= now {
-            self.drain_at = now + DRAIN_PERIOD;
+            self.drain_at = now + self.drain_period;
+            self.drain_period = LONGEST_DRAIN_PERIOD.min(self.drain_period * 2);
             let mut next = self.draining.first().copied();
             while let Some(qpn) = next {
                 if self.qps.contains(qpn) {
