@@ -28,8 +28,9 @@ const THEM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// Where this end's QPs begin to count, in either direction.
 const PSN: u32 = 0x10_0000;
 const QKEY: u32 = 0x1234_5678;
-/// Virtual time of an input at most: the model looks after a QP in error ten thousand times a second.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Virtual time of an input at most: the model looks after a QP in error a thousand times a second. The timers of connections
+/// are shorter.
+const LONGEST: Duration = Duration::from_secs(5);
 const MEMORY: usize = 4096;
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
@@ -152,7 +153,12 @@ fn with_device<'d>(world: &World, device: &'d Driver<'d>, input: &mut Input<'_>)
     let mut neighbours = NeighbourDiscovery::new(
         device,
         &pd,
-        EthernetInit::default(),
+        // Small, as each input makes and frees it.
+        EthernetInit {
+            send_frames: 8,
+            recv_frames: 8,
+            ..EthernetInit::default()
+        },
         ip::Config::new(1),
         hosts.storage(),
     )
