@@ -195,7 +195,6 @@ impl Completion<'_> {
     }
 
     /// All fields at once; those that mean nothing are 0.
-    #[must_use]
     #[inline]
     pub fn to_wc(&self) -> Wc {
         let mut wc = Wc::EMPTY;
