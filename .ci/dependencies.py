@@ -16,7 +16,7 @@ import sys
 
 ADVISORIES = pathlib.Path(__file__).with_name("advisories.txt")
 
-# What the crates may be used under. NCSA is libFuzzer's, which is linked into fuzz targets only.
+# The crates may be used under these licences. NCSA is libFuzzer's, which is linked into fuzz targets only.
 LICENCES = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "MIT", "NCSA", "Unicode-3.0",
     "Unlicense", "Zlib",

@@ -65,7 +65,7 @@ struct Lent {
     drop: unsafe fn(*mut ()),
 }
 
-/// What a thread holds for calls that wait.
+/// The objects that a thread holds while its calls wait.
 struct Held(RefCell<Vec<Lent>>);
 
 impl Drop for Held {
@@ -119,7 +119,7 @@ unsafe fn release<T>(held: *mut T) {
 pub(crate) fn holding<T: 'static, R: Copy>(it: T, work: impl FnOnce(&mut T) -> R) -> R {
     const { assert!(!std::mem::needs_drop::<R>()) };
     let held = hold(it);
-    // SAFETY: it is there until it is released, and nobody else uses it.
+    // SAFETY: it is there until it is released, and no other code uses it.
     let result = work(unsafe { &mut *held });
     // SAFETY: made above.
     unsafe { release(held) };

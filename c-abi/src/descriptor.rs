@@ -51,7 +51,7 @@ impl Counter {
         }
     }
 
-    /// Whether there is one to take.
+    /// Returns true if there is a count to take.
     pub(crate) fn is_readable(&self) -> bool {
         let mut poll = libc::pollfd {
             fd: self.fd(),

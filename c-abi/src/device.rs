@@ -163,7 +163,7 @@ pub(crate) fn devices() -> Result<&'static [DeviceObject]> {
     }
 }
 
-/// What is said to a program whose environment has none of the library's variables. Any of them silences it.
+/// Returns the hint for a program whose environment has none of the library's variables. Any of them silences it.
 fn hint(mut names: impl Iterator<Item = OsString>) -> Option<String> {
     let is_ours = |name: OsString| name.as_encoded_bytes().starts_with(b"BAREVERBS_");
     let devices = match cfg!(feature = "model") {

@@ -1,4 +1,4 @@
-//! What happens when there is no memory (`ulimit -v`): calls that make something fail with ENOMEM, and others go on.
+//! When there is no memory (`ulimit -v`), calls that make something fail with ENOMEM, and others go on.
 //!
 //! Large memory (rings of queues, what a device has room for) is asked for where its absence is an error. Small memory is asked for
 //! everywhere, and Rust ends the process where there is none. So some is kept in reserve, which small memory is taken from when
@@ -17,7 +17,7 @@ use crate::failure::{Errno, Result};
 
 /// Bytes of the reserve. They are addresses only: the kernel gives no pages for them.
 const RESERVE: usize = 4 << 20;
-/// What is larger is no small memory.
+/// Larger memory does not count as small.
 const SMALL: usize = RESERVE / 4;
 
 /// Addresses that are given up for small memory.

@@ -190,7 +190,7 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     Ok(attr)
 }
 
-/// What a port's link carries, in units of 100 Mb/s: `ibv_query_port_speed`.
+/// Queries the rate that a port's link carries, in units of 100 Mb/s: `ibv_query_port_speed`.
 ///
 /// # Safety
 /// The context is open, and `port_speed` can be written.

@@ -27,7 +27,7 @@ compile_error!(
      core/src/barrier.rs (Linux has them in arch/*/include/asm/barrier.h, rdma-core in util/udma_barrier.h)"
 );
 
-/// What was written before, to memory or registers, is visible to the device before anything that is written after.
+/// Makes everything that was written before, to memory or registers, visible to the device before later writes.
 ///
 /// x86 keeps stores in order, so only the compiler has to be held back.
 #[inline(always)]

@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a client has found.
+/// A client finds these results.
 struct Found {
     rows: Vec<Row>,
     /// Its port, and the firmware.

@@ -36,16 +36,16 @@ const DASHES: [Option<(i32, i32)>; 4] = [None, Some((9, 4)), Some((4, 4)), Some(
 /// The largest value on a linear axis is so many times the smallest one.
 const LINEAR: f64 = 30.0;
 
-/// What was measured where and when.
+/// The caption says what was measured where and when.
 pub(crate) struct Caption {
     pub(crate) device: String,
     pub(crate) port: String,
-    /// How much each point measured.
+    /// This says how much each point measured.
     pub(crate) each: String,
     pub(crate) time: SystemTime,
 }
 
-/// What a panel shows, in the order of the columns.
+/// A panel shows one of these, which are in the order of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Metric {
     Bandwidth,
@@ -81,7 +81,7 @@ struct Line {
 struct Panel {
     group: Group,
     metric: Metric,
-    /// What the places are, with the label of each.
+    /// `x` says what the places are, and `labels` has the label of each.
     x: &'static str,
     labels: Vec<(f64, String)>,
     lines: Vec<Line>,
@@ -242,7 +242,7 @@ impl Metric {
         }
     }
 
-    /// Where lines seldom are.
+    /// Returns a corner where lines seldom are.
     fn legend(self) -> SeriesLabelPosition {
         match self {
             Self::Rate => SeriesLabelPosition::UpperRight,
@@ -408,7 +408,7 @@ impl Panel {
         Ok(())
     }
 
-    /// Whether there is something between two places.
+    /// Returns true if there is something between two places.
     fn connects(&self) -> bool {
         !self.x.is_empty()
     }

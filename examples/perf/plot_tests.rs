@@ -1,4 +1,4 @@
-//! What is in the picture of drawn results.
+//! These tests check what is in the picture of drawn results.
 
 use std::time::{Duration, UNIX_EPOCH};
 

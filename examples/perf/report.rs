@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// What `print_report_lat` of perftest 26.1 computes of these differences, in its order and with its names.
+    /// Computes of these differences what `print_report_lat` of perftest 26.1 does, in its order and with its names.
     fn perftest(mut delta: Vec<f64>) -> [f64; 7] {
         let mut measure_cnt = delta.len();
         delta.sort_by(f64::total_cmp);

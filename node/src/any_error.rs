@@ -1,4 +1,4 @@
-//! What short programs return.
+//! Short programs return this error.
 
 use std::error::Error;
 use std::fmt;

@@ -104,8 +104,8 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Those of [`Node::run`] and of [`drive`], from this future or from the one of the end; [`DriveError::Panicked`] if a
-    /// closure did.
+    /// The errors of [`Node::run`] and of [`drive`] come from this future or from the one of the end;
+    /// [`DriveError::Panicked`] comes if a closure panicked.
     pub async fn spawn(
         self,
     ) -> Result<

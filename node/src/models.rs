@@ -91,7 +91,7 @@ fn number_of(address: NodeAddress) -> u8 {
     last.clamp(1, 254)
 }
 
-/// What a variable's value is read as; `None` if it is not set or empty.
+/// Returns what a variable's value is read as; `None` if it is not set or empty.
 fn variable<T, E: Display>(
     name: &'static str,
     read: impl FnOnce(&str) -> Result<T, E>,

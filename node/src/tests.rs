@@ -230,7 +230,7 @@ fn a_message_that_does_not_fit_is_an_error_of_both_ends() {
     assert!(printed.starts_with("local length error ("), "{printed}");
 }
 
-/// What `main` prints of an error is what it says, be it in a box of its own or not.
+/// `main` prints of an error what it says, be it in a box of its own or not.
 #[test]
 fn errors_print_what_they_say() {
     let absent = Node::open("vfio:ffff:ff:1f.7", SERVER).unwrap_err();

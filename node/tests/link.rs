@@ -17,7 +17,7 @@ const SIGNALED: SendFlags = SendFlags::SIGNALED;
 /// Set in a process that is an end.
 const END: &str = "BAREVERBS_TEST_END";
 
-/// What the processes do; in the one that starts them it does nothing.
+/// The processes run this; in the one that starts them it does nothing.
 #[test]
 fn end() -> Result<()> {
     match std::env::var(END).as_deref() {

@@ -16,7 +16,7 @@ use crate::{
 const EXPORTS: &str = include_str!("../../paths/exports.map");
 const SOCKETS_EXPORTS: &str = include_str!("../../sockets/exports.map");
 
-/// What valgrind finds in the library that is no error.
+/// This list names the findings of valgrind in the library that are no errors.
 const EXPECTED: &str = include_str!("../valgrind.supp");
 
 /// What a bundle is made of.

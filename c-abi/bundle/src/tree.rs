@@ -20,7 +20,7 @@ const GIDS: usize = 128;
 /// The domain of the devices' PCI addresses: one that machines do not have, so that the addresses are no other devices'.
 const DOMAIN: &str = "ffff";
 
-/// What the devices are.
+/// The devices are of one of these kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Models with Ethernet ports.
@@ -192,7 +192,7 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
     Ok(())
 }
 
-/// What the models' ports have.
+/// The models' ports have this rate.
 const RATE: &str = "100 Gb/sec (4X EDR)";
 
 fn file(path: &Path, text: &str) -> io::Result<()> {

@@ -9,8 +9,8 @@
 //!   preload library has it.
 //! * Everything else (loopback, other networks, Unix sockets) is the system's.
 //!
-//! What waits can be cancelled (`pthread_cancel`), as in the C library: where it does nothing is to be dropped, and what has to go
-//! afterwards is lent to the thread (`cancel::holding`).
+//! Calls that wait can be cancelled (`pthread_cancel`), as in the C library: nothing is to be dropped where they wait, and
+//! what has to be dropped afterwards is lent to the thread (`cancel::holding`).
 //!
 //! In a process that never uses an address of our networks, and binds no socket to all addresses, our libraries are not
 //! even loaded.

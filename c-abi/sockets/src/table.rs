@@ -96,7 +96,7 @@ pub(crate) fn find(fd: c_int) -> Option<Arc<Companion>> {
     None
 }
 
-/// Whether a descriptor has something besides.
+/// Returns true if a descriptor has an rsocket besides.
 pub(crate) fn has(fd: c_int) -> bool {
     find(fd).is_some()
 }

@@ -24,7 +24,7 @@ struct Both {
     companions: Vec<Option<Arc<Companion>>>,
     /// The rsockets, and what is the system's.
     all: Vec<pollfd>,
-    /// Where these are among the entries.
+    /// The place that each element of `all` has among the entries.
     places: Vec<usize>,
 }
 

@@ -446,7 +446,7 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Resul
 /// [`complete`] for C.
 ///
 /// # Safety
-/// The same.
+/// The caller promises the same as for [`complete`].
 pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
     // SAFETY: the caller's promise.
     status(unsafe { complete(id, begun) }.map(|()| 0))

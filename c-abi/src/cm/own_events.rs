@@ -27,7 +27,7 @@ pub(crate) struct OwnEvent {
     pub(crate) arg: u64,
 }
 
-/// What an id has of these.
+/// An id holds such events here, and the addresses that were found.
 #[derive(Default)]
 pub(crate) struct OwnEvents {
     waiting: VecDeque<OwnEvent>,

@@ -367,8 +367,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether something is to be told as soon as a message that is under way has arrived, or to be sent as soon as there are
-    /// credits.
+    /// Returns true if something is to be told as soon as a message that is under way has arrived, or to be sent as soon as
+    /// there are credits.
     pub(super) fn has_untold(&self) -> bool {
         let untold = !self.said_last && self.inbound.wants_update();
         self.end == End::Open && (untold || self.outbound.is_waiting())

@@ -30,7 +30,7 @@ struct Set {
 struct State {
     /// In the order in which they were added.
     interests: Vec<Interest>,
-    /// What wakes the threads that wait, to look at the interests again.
+    /// These counters wake the threads that wait, to look at the interests again.
     waiting: Vec<Arc<Counter>>,
     closed: bool,
 }

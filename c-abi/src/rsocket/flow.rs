@@ -22,7 +22,7 @@ pub(super) struct Outbound {
     size: u32,
     head: u32,
     used: u32,
-    /// How many bytes before `head` wait for a credit. The current target has room for them.
+    /// This many bytes before `head` wait for a credit. The current target has room for them.
     waiting: u32,
     /// Data work requests that may still be posted, and that may be at all.
     room: u32,
@@ -36,7 +36,7 @@ pub(super) struct Piece {
     pub(super) length: u32,
     /// Where they wait in the staging ring; `None` if they go inline.
     pub(super) staged: Option<u32>,
-    /// Where they are written; `None` if they wait for a credit.
+    /// They are written to this target; `None` if they wait for a credit.
     pub(super) to: Option<Target>,
 }
 
@@ -57,12 +57,12 @@ impl Outbound {
         }
     }
 
-    /// Whether no data work request is under way, and nothing waits for a credit.
+    /// Returns true if no data work request is under way, and nothing waits for a credit.
     pub(super) fn is_idle(&self) -> bool {
         self.room == self.rooms && !self.is_waiting()
     }
 
-    /// Whether bytes wait for a credit.
+    /// Returns true if bytes wait for a credit.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -93,8 +93,8 @@ impl Outbound {
         self.room > 0 && self.sent != self.limit
     }
 
-    /// Whether data can be sent, or wait for a credit: small messages end where their bytes have no room at the other end, not
-    /// where there have been as many as it has receives.
+    /// Returns true if data can be sent, or wait for a credit: small messages end where their bytes have no room at the
+    /// other end, not where there have been as many as it has receives.
     pub(super) fn can_send(&self) -> bool {
         self.targets[self.current].length > self.waiting && self.has_staging()
     }
@@ -148,8 +148,8 @@ impl Outbound {
         Piece { length, staged, to }
     }
 
-    /// The same as [`take`](Self::take) for a write to a mapped buffer with `most` bytes, which needs no credit: how many, and
-    /// where they wait. Not before what waits for a credit is on its way.
+    /// Takes room as [`take`](Self::take) does, for a write to a mapped buffer with `most` bytes, which needs no credit.
+    /// Returns how many bytes it is for, and where they wait; it takes none before what waits for a credit is on its way.
     pub(super) fn take_direct(
         &mut self,
         left: usize,

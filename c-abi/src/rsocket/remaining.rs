@@ -1,10 +1,10 @@
-//! What a call that sends has still to send: the bytes of a list of pieces, as one stream.
+//! A call that sends has these bytes still to send: those of a list of pieces, as one stream.
 
 /// The rest of a list of pieces.
 #[derive(Debug, Clone)]
 pub(super) struct Remaining<'a> {
     parts: &'a [&'a [u8]],
-    /// How many bytes of the first piece are gone.
+    /// This many bytes of the first piece are gone.
     at: usize,
     length: usize,
 }
@@ -19,7 +19,7 @@ impl<'a> Remaining<'a> {
         }
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes that are left.
     pub(super) fn length(&self) -> usize {
         self.length
     }

@@ -15,7 +15,7 @@ use libc::{nfds_t, pollfd, ssize_t};
 use crate::cancel;
 use crate::failure::{Errno, Result, guarded};
 
-/// What a task waits for: arguments of `poll`.
+/// The arguments of the `poll` that a task waits for.
 #[derive(Debug, Clone, Copy)]
 struct Sleep {
     fds: *mut pollfd,
@@ -24,7 +24,7 @@ struct Sleep {
 }
 
 thread_local! {
-    /// What the task that runs asks for, and then what `poll` has said.
+    /// The task that runs asks for this, and is then told what `poll` has said.
     static ASKED: Cell<Option<Sleep>> = const { Cell::new(None) };
     static SLEPT: Cell<Result<()>> = const { Cell::new(Ok(())) };
 }
@@ -64,7 +64,7 @@ pub(super) async fn sleep(fds: &mut [pollfd], timeout: c_int) -> Result<()> {
 /// A call that may wait.
 type Task = Pin<Box<dyn Future<Output = Result<usize>>>>;
 
-/// What a task has come to.
+/// A task's turn ends in one of these ways.
 #[derive(Clone, Copy)]
 enum Turn {
     Done(Result<usize>),

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// How a device is brought up and driven. The default suits everything but special cases; what is to differ is set in it:
+/// These settings say how a device is brought up and driven. The default suits everything but special cases; a program sets
+/// in a `Config` what is to differ:
 ///
 /// ```
 /// let mut config = bareverbs_core::Config::default();

@@ -4,7 +4,7 @@
 ///
 /// Its number is not in the order of the speeds, and it is not the device's number either: where the driver describes a
 /// path to the device, it takes the fastest rate that the device has (`stat_rate_support`) and that is not above this one.
-/// Where there is none, the path has no limit but the port's own. Many cards have none at all.
+/// If there is none, the path has no limit but the port's own. Many cards have none at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct StaticRate(u8);
 
@@ -62,7 +62,7 @@ impl StaticRate {
             .map_or(0, |(_, value)| value)
     }
 
-    /// What a value of the device's field of four bits stands for.
+    /// Returns the rate that a value of the device's field of four bits stands for.
     pub(crate) fn from_device(value: u8) -> Self {
         Self(DEVICE[usize::from(value & 15)])
     }

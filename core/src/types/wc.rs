@@ -121,7 +121,7 @@ impl fmt::Display for WcStatus {
 
 impl core::error::Error for WcStatus {}
 
-/// What a completion with an error says: all that means something in one.
+/// A completion with an error carries these fields: all that mean something in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WcError {
     /// The work request's identifier.

@@ -9,7 +9,7 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use crate::rig::{Memory, Rig, cap, fake, open};
 use crate::{commands, quick};
 
-/// What the device finds in the contexts of a QP and in an address vector, where it has these rates.
+/// Returns what the device finds in the contexts of a QP and in an address vector, where it has these rates.
 fn programmed(rate: StaticRate, supported: u16) -> [u8; 2] {
     let fake = fake(0b11);
     {

@@ -13,8 +13,8 @@ use bpaf::{Args, OptionParser, ParseFailure};
 /// The exit code of a program whose command line is wrong, as `getopt`'s programs have it.
 const USAGE: u8 = 2;
 
-/// Lets the process end by SIGPIPE, without a word, when it prints into a pipe that nobody reads any more, as programs that are
-/// not in Rust do. It is for programs without streams to other processes: those report a peer that has gone.
+/// Lets the process end by SIGPIPE, without a word, when it prints into a pipe that no process reads any more, as programs
+/// that are not in Rust do. It is for programs without streams to other processes: those report a peer that has gone.
 pub fn end_at_a_closed_pipe() {
     sigpipe::reset();
 }

@@ -29,12 +29,12 @@ pub struct Devices {
     pub model: Model,
 }
 
-/// What is said about options of the model, with a card.
+/// A program says this about options of the model that are given with a card.
 pub const ONLY_MODELS: &str =
     "--card and --model-port are for the model, and --device names a card";
 
 impl Devices {
-    /// Whether it is the model.
+    /// Returns true for the device model.
     pub fn is_model(&self) -> bool {
         self.names == [DeviceName::Model]
     }

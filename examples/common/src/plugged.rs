@@ -62,7 +62,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Whether something about it was asked for.
+    /// Returns true if the card or the link layer of its port was asked for.
     pub fn is_given(&self) -> bool {
         self.card.is_some() || self.model_port.is_some()
     }
@@ -86,7 +86,7 @@ impl Model {
         }
     }
 
-    /// What joins two ports.
+    /// Returns the link that joins two ports.
     pub fn network(&self) -> Box<dyn Link> {
         match self.port() {
             ModelPort::Ethernet => Box::new(Cable::new()),

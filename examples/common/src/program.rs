@@ -222,7 +222,7 @@ impl Cards {
             || matches!(self.nodes.devices.names[..], [DeviceName::Vfio(_)])
     }
 
-    /// What they are, for a report.
+    /// Says what they are, for a report.
     pub fn shown(&self) -> String {
         let Devices { names, model } = &self.nodes.devices;
         if self.nodes.devices.is_model() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is done by then needs none.
+/// Work that is done by then needs no bar.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// A bar on standard error, if that is a terminal, from two seconds on.

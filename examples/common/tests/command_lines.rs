@@ -94,7 +94,7 @@ fn stdout(command: &mut Command) -> String {
     String::from_utf8(done.stdout).expect("text")
 }
 
-/// Those that are looked at.
+/// Returns the programs that the tests look at.
 fn tools() -> impl Iterator<Item = (&'static str, &'static Program)> {
     let all = programs().iter().map(|(name, program)| (&**name, program));
     all.filter(|(name, _)| *name != NOT_A_TOOL)

@@ -13,7 +13,7 @@ use bareverbs_core::Platform;
 use bareverbs_core::platform::{Dma, DmaError};
 use bareverbs_in_process::{ModelPlatform, pass_on};
 
-/// How much later it is each time that the driver has waited in vain: commands have minutes.
+/// It is this much later each time that the driver has waited without success: commands have minutes.
 const LATER: Duration = Duration::from_millis(100);
 
 /// The model's platform, and what the input does to memory.
@@ -21,7 +21,7 @@ pub(crate) struct Hostile {
     inner: ModelPlatform,
     /// All that is allocated, with its size.
     memory: Mutex<Vec<(usize, usize)>>,
-    /// What is written, at each doorbell and each time that the driver waits.
+    /// These bytes say what is written, at each doorbell and each time that the driver waits.
     lies: Mutex<VecDeque<u8>>,
     /// The device hears no doorbells.
     deaf: AtomicBool,
@@ -48,7 +48,7 @@ impl Hostile {
         *lock(&self.lies) = bytes.iter().copied().collect();
     }
 
-    /// Whether doorbells go nowhere, so that the device does nothing by itself.
+    /// Sets whether doorbells go nowhere, so that the device does nothing by itself.
     pub(crate) fn set_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Relaxed);
     }

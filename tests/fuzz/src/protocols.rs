@@ -1,4 +1,4 @@
-//! What the other ends of our programs send: rsockets' private data and messages, iperf3's control connection, and perf's
+//! The other ends of our programs send this: rsockets' private data and messages, iperf3's control connection, and perf's
 //! messages. What can be read can be written, and reads the same again.
 
 use crate::input::{Input, STEPS};

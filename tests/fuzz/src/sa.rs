@@ -12,7 +12,7 @@ use crate::input::{Input, STEPS};
 /// Bytes of a table that is read. Small, so that tables are too long.
 const ROOM: usize = 1024;
 const QUESTIONS: usize = 3;
-/// Where the MAD's parts lie (IBTA volume 1, 13.4.3, 13.6.2.1 and 15.2.1).
+/// The MAD's parts lie at these offsets (IBTA volume 1, 13.4.3, 13.6.2.1 and 15.2.1).
 const METHOD: usize = 3;
 const STATUS: usize = 4;
 const ATTRIBUTE: usize = 16;
@@ -188,7 +188,7 @@ impl Port<'_> {
         }
     }
 
-    /// What is due is sent, and comes to an end; what has come is looked at.
+    /// Sends what is due, which comes to an end, and looks at what has come.
     fn turn(&mut self) {
         let (now, mut asked) = (self.now, std::mem::take(&mut self.asked));
         for user in self.users() {

@@ -15,7 +15,7 @@ use connectx_model::link::vswitch::VirtualSwitch;
 
 use crate::input::Input;
 
-/// How long the switch may take for a member that is right.
+/// The switch may take this long for a member that is right.
 const SOON: Duration = Duration::from_secs(10);
 
 struct Running {

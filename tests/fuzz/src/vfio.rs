@@ -1,4 +1,4 @@
-//! What a client of the model's server asks for: registers, memory of any addresses, interrupts; and commands and work in
+//! A client of the model's server asks for this: registers, memory of any addresses, interrupts; and commands and work in
 //! memory that it changes at will.
 
 use std::fs::File;

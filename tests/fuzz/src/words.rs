@@ -1,4 +1,4 @@
-//! What people write: topologies of subnets, addresses of links, and faults.
+//! People write this: topologies of subnets, addresses of links, and faults.
 
 use std::time::Duration;
 

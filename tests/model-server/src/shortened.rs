@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use memmap2::MmapRaw;
 use vmm_sys_util::signal::register_signal_handler;
 
-/// Where a file is mapped.
+/// A file is mapped in this region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Region {
     start: usize,
@@ -32,7 +32,7 @@ impl Region {
     }
 }
 
-/// What this thread accesses at the moment, for the handler.
+/// The region that this thread accesses at the moment, for the handler.
 struct Access {
     start: AtomicUsize,
     len: AtomicUsize,

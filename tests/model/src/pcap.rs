@@ -122,7 +122,7 @@ impl<L: Link, W: Write + Send> Capture<L, W> {
         })
     }
 
-    /// The same for a link of InfiniBand ports: what is recorded are the packets that their frames stand for.
+    /// Wraps a link of InfiniBand ports as [`new`](Self::new) does: the packets that their frames stand for are recorded.
     pub fn infiniband(inner: L, out: W) -> io::Result<Capture<L, W>> {
         Ok(Capture {
             inner,

@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 pub(crate) const ABOUT: &str =
     "README.md's program in an empty folder: built, run, and made to fail";
 
-/// What the two ends print.
+/// The two ends print these lines.
 const SERVER: &str = "the server got \"hello\"\n";
 const CLIENT: &str = "the client's Send was acknowledged\n";
 

@@ -19,7 +19,7 @@ pub(crate) fn rustc(field: &str) -> Result<String, String> {
         .to_string())
 }
 
-/// Where they are, below the root of the repository: .ci/run builds from there as well.
+/// The sources are here, below the root of the repository: .ci/run builds from there as well.
 const UNPACKED: &str = "target/ci/rust-src";
 
 pub(crate) const ABOUT: &str =

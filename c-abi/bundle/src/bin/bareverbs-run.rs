@@ -220,8 +220,8 @@ fn uplink(text: String) -> Result<Address, String> {
     }
 }
 
-/// What valgrind takes besides its command line: the list of what is to be expected of the library, and what the
-/// environment has.
+/// Returns the options that valgrind takes besides its command line: the list of the findings that are to be expected of
+/// the library, and the options that the environment has.
 fn suppressing(list: &Path, rest: Option<OsString>) -> OsString {
     let mut options = OsString::from("--suppressions=");
     options.push(list);

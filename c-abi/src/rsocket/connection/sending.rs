@@ -1,4 +1,4 @@
-//! What a stream sends, and writes into buffers that the other end has mapped.
+//! A stream sends bytes, and writes them into buffers that the other end has mapped.
 
 use bareverbs_node::verbs::{RKey, Remote, SendData, SendOp};
 

@@ -1,4 +1,4 @@
-//! What is waited for longer than usual is said once, in the log.
+//! The log says once what an id waits for longer than usual.
 
 use core::time::Duration;
 
@@ -25,8 +25,8 @@ pub(crate) struct Watch {
 }
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// What an id waits for at the moment, of the other end or of the subnet, and what was seen meanwhile; `None` if it waits
-    /// for neither. When that takes 2 s, it is written to the log as well
+    /// Returns what an id waits for at the moment, of the other end or of the subnet, and what was seen meanwhile; `None` if
+    /// it waits for neither. When that takes 2 s, it is written to the log as well
     /// ([`WAITING_LOG`](crate::ip::WAITING_LOG)), as a warning.
     ///
     /// # Errors

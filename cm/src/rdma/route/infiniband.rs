@@ -88,7 +88,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(self.membership(pkey)?.0)
     }
 
-    /// The same, and whether the port is a limited member.
+    /// Returns the index of a partition in the port's table, and whether the port is a limited member.
     fn membership(&self, pkey: u16) -> Result<(u16, bool), RdmaError> {
         if !self.is_infiniband() {
             return Ok((0, false));
@@ -265,7 +265,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
     }
 
-    /// What an id in `Connect` waits for.
+    /// Returns what an id in `Connect` waits for.
     pub(crate) fn awaited_answer(&self, slot: &IdSlot<'_, P>) -> Awaited {
         let limited = slot.route.limited;
         Awaited::Answer {

@@ -117,7 +117,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         true
     }
 
-    /// What an id in `AddrQuery` or `RouteQuery` waits for.
+    /// Returns what an id in `AddrQuery` or `RouteQuery` waits for.
     pub(crate) fn awaited(&self, slot: &IdSlot<'_, P>) -> Awaited {
         match (slot.state, slot.route.peer) {
             (IdState::AddrQuery, Some(peer)) => Awaited::Neighbour {

@@ -1,11 +1,11 @@
-//! What an id waits for, and what was seen of the other end meanwhile.
+//! An id tells what it waits for, and what was seen of the other end meanwhile.
 
 use core::fmt;
 use core::net::IpAddr;
 
 use bareverbs_core::RoceVersion;
 
-/// What an id waits for, or has waited for in vain ([`RdmaError::Unanswered`](crate::rdma::RdmaError::Unanswered)).
+/// An id waits for this, or has waited without getting it ([`RdmaError::Unanswered`](crate::rdma::RdmaError::Unanswered)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Awaited {

@@ -66,7 +66,7 @@ impl Remote {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// What a peer has sent. Nothing in it is checked: that is for the peer's device to do when it is used.
+    /// Reads what a peer has sent. Nothing in it is checked: that is for the peer's device to do when it is used.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;

@@ -251,7 +251,7 @@ pub(crate) fn objects(pair: &Pair, node: usize) -> String {
         .with_model(node, |model| format!("{:?}", model.objects()))
 }
 
-/// What the completion of a failed work request says.
+/// Returns what the completion of a failed work request says.
 pub(crate) fn failed<T: std::fmt::Debug>(completion: Result<T, RdmaError>) -> WcError {
     match completion.unwrap_err() {
         RdmaError::Completion(failed) => failed,

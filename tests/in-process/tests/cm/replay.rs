@@ -130,7 +130,7 @@ fn talk<E: Ends>(ends: &mut E, (ours, theirs): (CmId, CmId)) {
     }
 }
 
-/// What a session consists of.
+/// Returns the frames that a session consists of.
 fn session<E: Ends>(seed: u64) -> Vec<(usize, Vec<u8>)> {
     let recording = Recording::default();
     let mut ends = E::start(&recording, seed);

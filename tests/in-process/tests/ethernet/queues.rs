@@ -45,7 +45,7 @@ fn rings_go_round() {
     });
 }
 
-/// What does not fit is lost and counted, and what comes later is not.
+/// Frames that do not fit are lost and counted, and frames that come later are not.
 #[test]
 fn a_full_receive_queue_drops() {
     lab(|lab| {

@@ -355,7 +355,7 @@ pub(crate) fn got(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
     wc
 }
 
-/// The same where nothing else of the completion matters.
+/// Checks the same as [`got`], where nothing else of the completion matters.
 pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) {
     let _ = got(wc, wr_id, opcode);
 }

@@ -19,12 +19,12 @@ const LOG_EVERY: u64 = 1000;
 const MSG_DONTWAIT: i32 = 0x40;
 const MSG_NOSIGNAL: i32 = 0x4000;
 
-/// What a process may be late with.
+/// A process may be late within these limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes that wait for it here, behind those that its socket holds.
     pub(super) held: usize,
-    /// Who sends to it alone waits for so long since it took something.
+    /// A sender to it alone waits for this long since it took something.
     pub(super) patience: Duration,
 }
 
@@ -66,7 +66,7 @@ struct Process {
 
 #[derive(Debug)]
 struct Out {
-    /// What its socket did not hold: frames, of the first one perhaps only the rest.
+    /// Its socket did not hold these bytes: frames, of the first one perhaps only the rest.
     waiting: Vec<u8>,
     /// The thread that writes has something.
     writing: bool,
@@ -227,7 +227,7 @@ fn frames(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// How many bytes of a batch are frames that fit into so much room.
+/// Returns how many bytes of a batch are frames that fit into so much room.
 fn that_fit(batch: &[u8], room: usize) -> usize {
     let ends = frames(batch).scan(0, |end, frame| {
         *end += 2 + frame.len();

@@ -58,7 +58,7 @@ impl Addresses {
 #[derive(Debug)]
 pub struct Switch {
     lanes: Vec<PortQueue>,
-    /// Whether an address stays at the port that used it first.
+    /// If this is set, an address stays at the port that used it first.
     keeps: bool,
     addresses: Addresses,
 }
@@ -73,8 +73,8 @@ impl Switch {
         }
     }
 
-    /// The same with addresses that stay at the port that used them first: frames of others that come in elsewhere, such as
-    /// recorded ones from outside, do not lead those for the address astray.
+    /// Makes a switch as [`new`](Self::new) does, with addresses that stay at the port that used them first: frames of
+    /// others that come in elsewhere, such as recorded ones from outside, do not lead those for the address astray.
     pub fn keeping(ports: usize, timing: Timing) -> Switch {
         Switch {
             keeps: true,

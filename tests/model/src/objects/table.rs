@@ -38,7 +38,7 @@ pub(crate) struct Table<T> {
     pages: Vec<Page<T>>,
     /// An empty page's memory, so that creating and destroying one object again and again does not allocate.
     spare: Option<Objects<T>>,
-    /// Where the search for the next number begins.
+    /// The search for the next number begins here.
     cursor: u32,
     /// In the order in which they were freed.
     resting: VecDeque<u32>,
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(table.len(), 4);
     }
 
-    /// What the table has memory for.
+    /// Returns the number of objects that the table has memory for.
     fn room(table: &Table<u32>) -> usize {
         let objects = table.pages.iter().filter(|page| page.objects.is_some());
         objects.count() * PAGE as usize

@@ -17,8 +17,8 @@ use bareverbs_firmware_cmds::wqe::ControlWord;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-/// How soon the receive queues of QPs in error are looked at again, as nothing rings for them; and how late, once this has gone
-/// on for a while: where time is virtual, each look is an event.
+/// The receive queues of QPs in error are looked at again after this time, as nothing rings for them; and after the longest
+/// one, once this has gone on for a while: where time is virtual, each look is an event.
 const DRAIN_PERIOD: Duration = Duration::from_micros(100);
 const LONGEST_DRAIN_PERIOD: Duration = Duration::from_micros(800);
 /// Packets a QP may send before the next one has its turn.

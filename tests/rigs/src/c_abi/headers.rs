@@ -43,7 +43,7 @@ const NOT_IN_HEADERS: &[&str] = &[
     "IBV_WC_EX_SUPPORTED",
 ];
 
-/// What only the headers of the newest release have, by the beginnings of names.
+/// Only the headers of the newest release have these, by the beginnings of names.
 const NEWER: &[&str] = &[
     "ibv_mr_init_attr",
     "IBV_REG_MR_MASK_",

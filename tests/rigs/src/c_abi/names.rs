@@ -35,7 +35,7 @@ const NEWER: &[(&str, &str)] = &[
     ("rdma_event_str(17)", "RDMA_CM_EVENT_ADDRINFO_ERROR"),
 ];
 
-/// What the program prints where there is no such function.
+/// The program prints this where there is no such function.
 const MISSING: &str = "missing";
 
 /// Values of a table that have another than that of the numbers outside are so many at least: a program that prints
@@ -87,7 +87,7 @@ fn compare(
     }
 }
 
-/// What the program prints on Debian's libraries, and on ours.
+/// Returns what the program prints on Debian's libraries, and on ours.
 fn both(place: &Place<'_>) -> Result<[BTreeMap<String, String>; 2], String> {
     let debian = place.packages.libraries.first().ok_or("no libraries")?;
     let theirs = [debian.folder.as_path(), debian.others.as_path()];

@@ -47,7 +47,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// Where Debian has the newest rdma-core.
+/// Debian has the newest rdma-core in this suite.
 const NEWEST: &str = "sid";
 /// The headers, the programs, and what the programs need besides.
 const PROGRAMS: &[&str] = &[
@@ -90,7 +90,7 @@ pub(super) struct Libraries {
     /// Names and versions of the packages.
     pub(super) versions: Vec<String>,
     pub(super) folder: PathBuf,
-    /// What they are linked to, as far as it is not there.
+    /// This folder has what they are linked to, as far as it is not in `folder`.
     pub(super) others: PathBuf,
     pub(super) include: PathBuf,
 }

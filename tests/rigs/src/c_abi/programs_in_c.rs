@@ -9,7 +9,7 @@ use std::process::Command;
 
 const SOURCES: &str = "tests/rigs/src/c_abi/programs";
 
-/// Those of new functions, which are compiled with the headers of the newest release.
+/// These programs are about new functions, and are compiled with the headers of the newest release.
 const OF_NEWEST: &[&str] = &["newest"];
 
 /// Compiles them with Debian's headers against our libraries. The directory that they are in.

@@ -5,14 +5,14 @@ use super::scenario::Side;
 use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 
-/// How long a program may take.
+/// A program may take this long.
 const END: Duration = Duration::from_secs(20);
 
 struct Case {
     name: &'static str,
     options: &'static [&'static str],
     command: &'static [&'static str],
-    /// What the program says, and what the library does.
+    /// The program says the first of these, and the library says the second.
     says: [&'static str; 2],
 }
 

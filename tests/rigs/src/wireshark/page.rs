@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = "docs/captures.md";
-/// How the list of packets names what tshark guesses in this recording, in the column of the protocol or behind it.
+/// The list of packets has these names for what tshark guesses in this recording, in the column of the protocol or behind
+/// it.
 const GUESSED: [&str; 2] = ["[Malformed Packet", "SDP"];
 
 /// The page's command, in a folder with the recording: the list of packets has all of them, and nothing that was guessed. The

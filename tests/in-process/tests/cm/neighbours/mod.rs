@@ -95,7 +95,7 @@ impl Pair {
         Self::with_versions([version; 2], addresses)
     }
 
-    /// The same, each port in its own.
+    /// Makes two ports with these addresses each, and each port has its own version of RoCE.
     fn with_versions(
         versions: [RoceVersion; 2],
         addresses: [&[(&str, u8, Option<u16>)]; 2],

@@ -39,7 +39,7 @@ static struct sockaddr_in address(int port)
 	return found;
 }
 
-/* What the calls are about. */
+/* The calls are about these objects. */
 static struct ibv_context *context;
 static struct ibv_comp_channel *completions;
 static struct rdma_event_channel *events;
