@@ -6,14 +6,13 @@ use std::process::ExitCode;
 
 use bareverbs_examples::{Result, program};
 use bareverbs_node::cm::rdma::{AddrInfo, CmId, QpInit, SendFlags};
-use bareverbs_node::{AsyncCm, DevicePlatform, Options, Pair, Unreached};
+use bareverbs_node::{AsyncCm, Options, Pair};
 use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-const SERVER: [u8; 4] = [10, 0, 0, 1];
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 7);
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
-const PORT: u16 = 7;
 const CLIENTS: u64 = 16;
 const CALLS: u64 = 32;
 /// A request and its answer: a number.
@@ -24,15 +23,9 @@ fn main() -> ExitCode {
     program::on_devices("rpc", about, |devices| {
         let mut options = Options::for_connections(CLIENTS as usize);
         options.interrupts = true;
-        let pair = devices.pair([SERVER, CLIENT], options)?;
+        let pair = devices.pair([SERVER.0, CLIENT], options)?;
         tokio::runtime::Runtime::new()?.block_on(both_ends(pair))
     })
-}
-
-fn queues() -> QpInit<'static, 'static, DevicePlatform> {
-    let mut queues = QpInit::default();
-    queues.cap.max_inline_data = LEN as u32;
-    queues
 }
 
 async fn both_ends(pair: Pair) -> Result<()> {
@@ -50,9 +43,8 @@ async fn both_ends(pair: Pair) -> Result<()> {
         let work = async move |cm: &AsyncCm<'_, '_, '_>| call(cm, number).await;
         tokio::spawn(async move { node.run(work).await? })
     });
-    for client in try_join_all(clients).await? {
-        client?;
-    }
+    let called: Result<()> = try_join_all(clients).await?.into_iter().collect();
+    called?;
     drop(client);
     println!("{CLIENTS} clients, {} calls", served.await??);
     client_ends.await?;
@@ -60,17 +52,8 @@ async fn both_ends(pair: Pair) -> Result<()> {
 }
 
 /// The handler of a call: it may compute and wait as it likes, as the card is driven elsewhere.
-async fn steps_to_one(mut number: u64) -> u64 {
-    let mut steps = 0;
-    while number > 1 {
-        number = if number.is_multiple_of(2) {
-            number / 2
-        } else {
-            3 * number + 1
-        };
-        steps += 1;
-    }
-    steps
+async fn square(number: u64) -> u64 {
+    number * number
 }
 
 /// Serves all clients at once. The number of calls.
@@ -79,8 +62,10 @@ async fn serve(
     workers: &Handle,
     ready: oneshot::Sender<()>,
 ) -> Result<usize> {
-    let here = AddrInfo::listen((SERVER, PORT));
-    let listener = cm.create_ep(&here, None, Some(&mut queues())).await?;
+    let here = AddrInfo::listen(SERVER);
+    let listener = cm
+        .create_ep(&here, None, Some(&mut QpInit::default()))
+        .await?;
     cm.with(|cm| cm.listen(listener, CLIENTS as u32))?;
     let _ = ready.send(());
     let mut connections = Vec::new();
@@ -92,8 +77,8 @@ async fn serve(
 
 /// Answers the calls of one client. Their number.
 async fn answer(cm: &AsyncCm<'_, '_, '_>, id: CmId, workers: &Handle) -> Result<usize> {
-    let inbox = cm.with(|cm| cm.reg_msgs(id, LEN))?;
-    cm.with(|cm| cm.post_recv(id, 0, &inbox, 0, LEN))?;
+    let buffer = cm.with(|cm| cm.reg_msgs(id, 2 * LEN))?;
+    cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
     cm.accept(id, None).await?;
     for calls in 0.. {
         let _ = tokio::select! {
@@ -102,13 +87,11 @@ async fn answer(cm: &AsyncCm<'_, '_, '_>, id: CmId, workers: &Handle) -> Result<
             received = cm.get_recv_comp(id) => received?,
         };
         let mut request = [0; LEN];
-        inbox.copy_out(0, &mut request)?;
-        cm.with(|cm| cm.post_recv(id, 0, &inbox, 0, LEN))?;
-        let steps = workers
-            .spawn(steps_to_one(u64::from_be_bytes(request)))
-            .await?;
-        let reply = steps.to_be_bytes();
-        cm.with(|cm| cm.post_send_inline(id, 0, &reply, SendFlags::SIGNALED))?;
+        buffer.copy_out(0, &mut request)?;
+        cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+        let reply = workers.spawn(square(u64::from_be_bytes(request))).await?;
+        buffer.copy_in(LEN, &reply.to_be_bytes())?;
+        cm.with(|cm| cm.post_send(id, 0, &buffer, LEN, LEN, SendFlags::SIGNALED))?;
         let _ = cm.get_send_comp(id).await?;
     }
     unreachable!("clients leave before that many calls")
@@ -116,24 +99,21 @@ async fn answer(cm: &AsyncCm<'_, '_, '_>, id: CmId, workers: &Handle) -> Result<
 
 /// Calls again and again, and compares the answers.
 async fn call(cm: &AsyncCm<'_, '_, '_>, number: u64) -> Result<()> {
-    let to = AddrInfo::connect((SERVER, PORT));
-    let id = cm.create_ep(&to, None, Some(&mut queues())).await;
-    let id = id.map_err(Unreached::resolving(&to))?;
-    let inbox = cm.with(|cm| cm.reg_msgs(id, LEN))?;
-    cm.connect(id, None)
-        .await
-        .map_err(Unreached::connecting(&to))?;
+    let to = AddrInfo::connect(SERVER);
+    let id = cm
+        .create_ep(&to, None, Some(&mut QpInit::default()))
+        .await?;
+    let buffer = cm.with(|cm| cm.reg_msgs(id, 2 * LEN))?;
+    cm.connect(id, None).await?;
     for argument in (1..=CALLS).map(|call| call * CLIENTS + number) {
-        cm.with(|cm| cm.post_recv(id, 0, &inbox, 0, LEN))?;
-        let request = argument.to_be_bytes();
-        cm.with(|cm| cm.post_send_inline(id, 0, &request, SendFlags::SIGNALED))?;
+        cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+        buffer.copy_in(LEN, &argument.to_be_bytes())?;
+        cm.with(|cm| cm.post_send(id, 0, &buffer, LEN, LEN, SendFlags::SIGNALED))?;
         let _ = cm.get_send_comp(id).await?;
         let _ = cm.get_recv_comp(id).await?;
         let mut answer = [0; LEN];
-        inbox.copy_out(0, &mut answer)?;
-        if u64::from_be_bytes(answer) != steps_to_one(argument).await {
-            return Err(format!("the answer to {argument} is wrong").into());
-        }
+        buffer.copy_out(0, &mut answer)?;
+        assert_eq!(u64::from_be_bytes(answer), square(argument).await);
     }
     Ok(cm.disconnect(id).await?)
 }
