@@ -4,8 +4,8 @@
 //! packages are downloaded and unpacked. Proxies, certificates and passwords are those of the machine's configuration, which
 //! apt reads besides the file here.
 
-use crate::process::quiet_output;
-use crate::stock_driver::provision::{empty, run, walk};
+use crate::folder::{empty, walk};
+use crate::process::{quiet_output, quietly};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -136,11 +136,12 @@ impl Apt {
             return Err(format!("{package}: not one archive but {found:?}"));
         };
         let mut tar = Command::new("tar");
-        run(tar
-            .args(["--strip-components=1", "-C"])
-            .arg(into)
-            .arg("-xf")
-            .arg(archive))?;
+        quietly(
+            tar.args(["--strip-components=1", "-C"])
+                .arg(into)
+                .arg("-xf")
+                .arg(archive),
+        )?;
         Ok(version.to_string())
     }
 
@@ -243,7 +244,7 @@ fn archives_in(planned: &str) -> Vec<String> {
 
 /// Unpacks a package into a directory.
 pub(crate) fn unpack(deb: &Path, into: &Path) -> Result<(), String> {
-    run(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
+    quietly(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod cards;
 mod cargo_test;
 mod circles;
 mod drivers;
+mod folder;
 mod infiniband;
 mod interop;
 mod layouts;

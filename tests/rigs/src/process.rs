@@ -21,6 +21,11 @@ pub(crate) fn quiet_output(command: &mut Command) -> Result<String, String> {
     Ok(stdout)
 }
 
+/// Runs a program to its end, in the C locale. If it fails, both of its outputs are in the error.
+pub(crate) fn quietly(command: &mut Command) -> Result<(), String> {
+    quiet_output(command).map(|_| ())
+}
+
 fn run(command: &mut Command) -> Result<Output, String> {
     let done = command.stdin(Stdio::null()).output();
     done.map_err(|error| format!("{command:?}: {error}"))

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::apt::{Apt, unpack};
+use crate::folder::empty;
 use crate::outcome::Outcome;
 use crate::process::output;
-use crate::stock_driver::provision::empty;
 
 /// The version or the machine of this compiler, as it prints them.
 pub(crate) fn rustc(field: &str) -> Result<String, String> {

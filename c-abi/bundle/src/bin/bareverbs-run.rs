@@ -81,6 +81,7 @@ struct Options {
     sockets: bool,
     /// Put the libraries in front of those that the program brings along under other names (LD_PRELOAD), as programs from
     /// wheels do.
+    #[bpaf(switch, last)]
     preload: bool,
     /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
     #[bpaf(argument("FILE"), last, optional)]

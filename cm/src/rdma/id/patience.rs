@@ -9,20 +9,12 @@ use crate::ip::WAITING_LOG;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::IdState;
-use crate::rdma::types::awaited::Awaited;
+use crate::rdma::types::awaited::{Awaited, Watch};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::CmId;
 
 /// After this time it is said.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The id that is watched: one at a time, so that a program with thousands of them does not say it thousands of times.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Watch {
-    id: CmId,
-    state: IdState,
-    pub(crate) until: Duration,
-}
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Returns what an id waits for at the moment, of the other end or of the subnet, and what was seen meanwhile; `None` if

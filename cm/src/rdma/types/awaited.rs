@@ -2,8 +2,19 @@
 
 use core::fmt;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use bareverbs_core::RoceVersion;
+
+use crate::rdma::types::id::{CmId, IdState};
+
+/// The id that is watched: one at a time, so that a program with thousands of them does not say it thousands of times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watch {
+    pub(crate) id: CmId,
+    pub(crate) state: IdState,
+    pub(crate) until: Duration,
+}
 
 /// An id waits for this, or has waited without getting it ([`RdmaError::Unanswered`](crate::rdma::RdmaError::Unanswered)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

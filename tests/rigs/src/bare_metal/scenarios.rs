@@ -1,6 +1,6 @@
 //! What unikernels do with each other and with our `rping` on this computer.
 
-use super::super::stock_driver::{self, Server};
+use super::super::stock_driver::Server;
 use super::image::Machine;
 use super::program::{Ended, Program};
 use super::setup::Setup;
@@ -215,7 +215,7 @@ impl Scene<'_> {
         let sockets = format!("unikernel-{}-{round}", std::process::id());
         let sockets = std::env::temp_dir().join(sockets);
         for directory in [&logs, &sockets] {
-            stock_driver::empty(directory)?;
+            crate::folder::empty(directory)?;
         }
         let [near, _] = Model::wires(&sockets);
         let link = ["--link", &near, "--first-unit", "9"];

@@ -1,8 +1,8 @@
 //! Programs of Debian's packages for the guests: with the libraries that they need, in an archive.
 
 use crate::apt::{Apt, unpack};
+use crate::folder::empty;
 use crate::process::quiet_output;
-use crate::stock_driver::empty;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,9 @@
 
 use super::archive::Contents;
 use crate::apt::{Apt, unpack};
+use crate::folder::empty;
 use crate::stock_driver::provision::copy;
-use crate::stock_driver::{BOOT, Boot, Loader, Program, SCENARIO as DEFAULT, Scenario, empty};
+use crate::stock_driver::{BOOT, Boot, Loader, Program, SCENARIO as DEFAULT, Scenario};
 use std::path::Path;
 
 /// Debian's package, and its file that is booted as a Linux kernel would be.

@@ -1,7 +1,7 @@
 //! A program of ours with a peer's object code in it: compiled in some ways, and counted.
 
+use crate::folder::empty;
 use crate::process::quiet_output;
-use crate::stock_driver::provision::empty;
 use bareverbs_bench::callgrind::{self, Costs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

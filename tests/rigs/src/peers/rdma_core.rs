@@ -2,8 +2,8 @@
 
 use super::program::{Build, Count, Doorbell, Program, costs};
 use super::source::{self, Source};
+use crate::folder::empty;
 use crate::process::quiet_output;
-use crate::stock_driver::provision::empty;
 use bareverbs_bench::callgrind::Costs;
 use std::fs;
 use std::os::unix::fs::symlink;

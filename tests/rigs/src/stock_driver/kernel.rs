@@ -4,9 +4,11 @@
 //! Each is built once, in `target/rigs/kernel/`, under a separate lock: a rig that needs it waits for it, and others go
 //! on.
 
-use super::provision::{copy, empty, run};
+use super::provision::copy;
 use crate::apt::{Apt, unpack};
+use crate::folder::empty;
 use crate::outcome::Outcome;
+use crate::process::quietly;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -144,7 +146,7 @@ fn build(directory: &Path, part: &Path, options: &str) -> Result<String, String>
     for unused in UNUSED {
         tar.arg(format!("--exclude={unused}"));
     }
-    run(&mut tar)?;
+    quietly(&mut tar)?;
     let tree = work.join(SOURCE);
 
     fs::write(tree.join("wanted.config"), options).map_err(|error| error.to_string())?;
@@ -158,12 +160,14 @@ fn build(directory: &Path, part: &Path, options: &str) -> Result<String, String>
         make.env("KBUILD_BUILD_TIMESTAMP", "2026-01-01")
             .env("KBUILD_BUILD_USER", "rig")
             .env("KBUILD_BUILD_HOST", "rig");
-        run(&mut make)
+        quietly(&mut make)
     };
     make("tinyconfig")?;
-    run(Command::new("scripts/kconfig/merge_config.sh")
-        .current_dir(&tree)
-        .args(["-m", ".config", "wanted.config"]))?;
+    quietly(
+        Command::new("scripts/kconfig/merge_config.sh")
+            .current_dir(&tree)
+            .args(["-m", ".config", "wanted.config"]),
+    )?;
     make("olddefconfig")?;
     let read = |name: &str| {
         let path = tree.join(name);

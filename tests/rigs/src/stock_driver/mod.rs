@@ -27,6 +27,7 @@ mod scenario;
 mod server;
 mod transcript;
 
+use crate::folder::empty;
 use crate::outcome::Outcome;
 use connectx_model::Card;
 pub(crate) use in_c::InC;
@@ -41,7 +42,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 pub(crate) use process::{Process, spawn};
-pub(crate) use provision::{Provisions, empty};
+pub(crate) use provision::Provisions;
 pub(crate) use rig::{Program, Rig};
 #[cfg(test)]
 pub(crate) use scenario::check_plans;
@@ -241,7 +242,7 @@ impl Job<'_> {
             logs.push(card.name());
         }
         logs.push(self.scenario.name);
-        provision::empty(&logs)?;
+        empty(&logs)?;
         // The path of a socket is limited to about a hundred bytes, and a checkout's path may be longer.
         let sockets = std::env::temp_dir().join(format!(
             "rig-{}-{}-{}{}",
@@ -250,7 +251,7 @@ impl Job<'_> {
             self.scenario.name,
             self.card.map_or("", Card::name)
         ));
-        provision::empty(&sockets)?;
+        empty(&sockets)?;
         let report = self
             .scenario
             .run(self.provisions, self.rig, self.card, &logs, &sockets);

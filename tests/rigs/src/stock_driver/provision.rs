@@ -6,7 +6,8 @@ use super::bzimage;
 use super::cpio::Archive;
 use super::kernel::{self, Built, Purpose};
 use crate::apt::{Apt, unpack};
-use crate::process::quiet_output;
+use crate::folder::{empty, walk};
+use crate::process::{quiet_output, quietly};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -260,16 +261,6 @@ pub(super) fn provision(directory: &Path, kernel: Kernel) -> Result<Provisions, 
     })
 }
 
-/// An empty directory; earlier content is deleted.
-pub(crate) fn empty(directory: &Path) -> Result<(), String> {
-    let gone = match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    };
-    gone.and_then(|()| fs::create_dir_all(directory))
-        .map_err(|error| format!("{}: {error}", directory.display()))
-}
-
 fn provision_qemu(apt: &Apt, qemu: &Path) -> Result<String, String> {
     for deb in apt.fetch_closure(&["qemu-system-x86"], "trixie-backports")? {
         unpack(&deb, qemu)?;
@@ -410,9 +401,11 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
         let mut path = to.join(below);
         copy(&from.join(below), &path)?;
         if path.extension() == Some(OsStr::new("xz")) {
-            run(Command::new(guest.join("usr/bin/busybox"))
-                .arg("unxz")
-                .arg(&path))?;
+            quietly(
+                Command::new(guest.join("usr/bin/busybox"))
+                    .arg("unxz")
+                    .arg(&path),
+            )?;
             path.set_extension("");
         }
         let needs = quiet_output(
@@ -434,19 +427,7 @@ fn modules(kernel: &Path, guest: &Path, release: &str) -> Result<(), String> {
 fn depmod(guest: &Path, release: &str) -> Result<(), String> {
     // kmod is many programs, selected by the name that it was called by.
     let mut depmod = under(guest, "usr/bin/kmod", "depmod");
-    run(depmod.arg("-b").arg(guest).arg(release))
-}
-
-pub(crate) fn walk(at: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(at)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            walk(&entry.path(), found)?;
-        } else {
-            found.push(entry.path());
-        }
-    }
-    Ok(())
+    quietly(depmod.arg("-b").arg(guest).arg(release))
 }
 
 /// Packages of the guests' release, unpacked below `directory`; where to. `recipe` changes when the packages do.
@@ -489,8 +470,4 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let made = to.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::copy(from, to).map(|_| ()))
         .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
-}
-
-pub(crate) fn run(command: &mut Command) -> Result<(), String> {
-    quiet_output(command).map(|_| ())
 }
