@@ -294,7 +294,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.router.next_deadline(now),
             self.engine.next_deadline(),
             self.hca.device.next_deadline(),
-            self.watched.map(|watch| watch.until),
+            self.watched_id_waits().map(|watch| watch.until),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -290,13 +290,19 @@ impl Wc {
         if matches!(self.status, WcStatus::Success) {
             return Ok(self);
         }
-        Err(WcError {
+        Err(self.error())
+    }
+
+    /// The part that a failure fills in.
+    #[cold]
+    pub const fn error(&self) -> WcError {
+        WcError {
             wr_id: self.wr_id,
             qp_num: self.qp_num,
             status: self.status,
             vendor_err: self.vendor_err,
             syndrome: self.syndrome,
-        })
+        }
     }
 
     /// A completion that says nothing, to fill an array with for `Cq::poll_wcs`.

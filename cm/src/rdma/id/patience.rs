@@ -39,14 +39,18 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         })
     }
 
+    /// Returns the watched id, if it still waits for the same.
+    pub(crate) fn watched_id_waits(&self) -> Option<Watch> {
+        self.watched.filter(|watch| {
+            let slot = self.ids.slot(watch.id);
+            slot.is_ok_and(|slot| slot.state == watch.state)
+        })
+    }
+
     /// An id begins to wait for the other end.
     pub(crate) fn watch(&mut self, now: Duration, index: usize) {
         let id = self.ids.id_of(index);
-        let waits = |watch: &Watch| {
-            let slot = self.ids.slot(watch.id);
-            watch.id != id && slot.is_ok_and(|slot| slot.state == watch.state)
-        };
-        if !self.watched.as_ref().is_some_and(waits) {
+        if self.watched_id_waits().is_none_or(|watch| watch.id == id) {
             self.watched = Some(Watch {
                 id,
                 state: self.ids[index].state,
@@ -57,16 +61,16 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Says what the watched id waits for, if it still does and has done so for long.
     pub(crate) fn say_what_is_awaited(&mut self, now: Duration) {
-        let Some(Watch { id, state, .. }) = self.watched.take_if(|watch| now >= watch.until) else {
+        let Some(watch) = self.watched_id_waits().filter(|watch| now >= watch.until) else {
             return;
         };
-        let Ok(slot) = self.ids.slot(id) else {
-            return;
-        };
-        if slot.state != state {
-            return;
-        }
-        if let (Ok(Some(awaited)), Some(peer)) = (self.awaited(id), slot.route.peer) {
+        self.watched = None;
+        let peer = self
+            .ids
+            .slot(watch.id)
+            .ok()
+            .and_then(|slot| slot.route.peer);
+        if let (Ok(Some(awaited)), Some(peer)) = (self.awaited(watch.id), peer) {
             log::warn!(target: WAITING_LOG, "still waiting for {peer}: {awaited}");
         }
     }

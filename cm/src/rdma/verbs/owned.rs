@@ -3,9 +3,9 @@
 use core::task::{Context, Poll};
 
 use bareverbs_core::Platform;
-use bareverbs_core::cq::Cq;
+use bareverbs_core::cq::{Completion, Cq};
 use bareverbs_core::srq::SrqError;
-use bareverbs_core::wc::Wc;
+use bareverbs_core::wc::{Wc, WcStatus};
 
 use crate::rdma::conn::group::GroupSlot;
 use crate::rdma::id::slot::Objects;
@@ -104,15 +104,25 @@ impl<'d, P: Platform> Objects<'d, P> {
     pub(crate) fn poll_comp(&mut self, side: Side, arm: bool) -> Result<Option<Wc>, RdmaError> {
         let cq = self.own_cq(side)?;
         if let Some(completion) = cq.poll()? {
-            return Ok(Some(completion.to_wc().ok()?));
+            return succeeded(&completion);
         }
         if arm {
             cq.take_event();
             cq.arm(false);
             if let Some(completion) = cq.poll()? {
-                return Ok(Some(completion.to_wc().ok()?));
+                return succeeded(&completion);
             }
         }
         Ok(None)
     }
+}
+
+/// Decodes a completion; that of a failed work request is an error.
+#[inline(always)]
+fn succeeded(completion: &Completion<'_>) -> Result<Option<Wc>, RdmaError> {
+    let wc = completion.to_wc();
+    if wc.status != WcStatus::Success {
+        return Err(wc.error().into());
+    }
+    Ok(Some(wc))
 }
