@@ -44,6 +44,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.watched.filter(|watch| {
             let slot = self.ids.slot(watch.id);
             slot.is_ok_and(|slot| slot.state == watch.state)
+                && matches!(self.awaited(watch.id), Ok(Some(_)))
         })
     }
 
@@ -61,10 +62,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Says what the watched id waits for, if it still does and has done so for long.
     pub(crate) fn say_what_is_awaited(&mut self, now: Duration) {
-        let Some(watch) = self.watched_id_waits().filter(|watch| now >= watch.until) else {
+        let Some(watch) = self.watched.filter(|watch| now >= watch.until) else {
             return;
         };
+        let waits = self.watched_id_waits().is_some();
         self.watched = None;
+        if !waits {
+            return;
+        }
         let peer = self
             .ids
             .slot(watch.id)
