@@ -40,7 +40,7 @@ impl Machine {
     /// have the same length.
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
-            Self::X86 => (304, 62),
+            Self::X86 => (308, 63),
             Self::Arm => (320, 66),
         };
         [
