@@ -253,7 +253,7 @@ impl Socket {
         progress::in_child() && !lock(&self.state).ids.is_empty()
     }
 
-    /// Closes: what was sent arrives, unless that takes too long. Nobody is cancelled in this.
+    /// Closes: what was sent arrives, unless that takes too long. No thread is cancelled meanwhile.
     pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<()> {
         let deadline = {
             let mut state = lock(&self.state);
