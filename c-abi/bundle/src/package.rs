@@ -1,6 +1,7 @@
 //! A Debian package of a bundle.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,11 +109,18 @@ fn objects(installed: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(installed)? {
         let entry = entry?;
-        if entry.file_type()?.is_file() {
+        if entry.file_type()?.is_file() && is_elf(&entry.path())? {
             found.push(entry.path());
         }
     }
     Ok(found)
+}
+
+/// Whether a file is code that `strip` and `dpkg-shlibdeps` read; the list of suppressions beside the libraries is not.
+fn is_elf(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    fs::File::open(path)?.take(4).read_to_end(&mut start)?;
+    Ok(start == b"\x7fELF")
 }
 
 fn architecture() -> Result<String, String> {
@@ -175,4 +183,21 @@ fn output(command: &mut Command) -> Result<String, String> {
         return Err(format!("{command:?}: {}: {said}", done.status));
     }
     String::from_utf8(done.stdout).map_err(|error| format!("{command:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_is_stripped() {
+        let folder = std::env::temp_dir().join(format!("bareverbs-objects-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(std::env::current_exe().unwrap(), folder.join("library.so")).unwrap();
+        fs::write(folder.join(crate::SUPPRESSIONS), "{\n}\n").unwrap();
+        fs::write(folder.join("empty"), "").unwrap();
+        let found = objects(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), [folder.join("library.so")]);
+    }
 }
