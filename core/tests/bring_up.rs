@@ -506,6 +506,21 @@ fn pages_that_the_firmware_keeps_are_reported() {
     assert_eq!(error.bytes_quarantined, fake.live() as u64);
 }
 
+/// Linux gives each command of teardown the time of any other (60 s unless the firmware says more), and asks for pages as long
+/// as some come back within 5 s.
+#[test]
+fn a_slow_teardown_is_orderly() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let mut config = quick();
+    config.command_timeout = Duration::from_millis(50);
+    let device = Device::open(&fake, config, memory.storage()).expect("bring-up");
+    let slow = config.teardown_timeout * 4;
+    fake.script(move |_| Action::After(slow, Box::new(Action::Normal)));
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
 #[test]
 fn any_command_of_teardown_may_fail() {
     for opcode in [

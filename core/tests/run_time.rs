@@ -44,12 +44,7 @@ fn run(fake: &Fake, device: &Device<'_, &Fake>) {
 }
 
 fn request(fake: &Fake, pages: i32) {
-    fake.event(Event::PageRequest {
-        function_id: 0,
-        embedded_cpu: false,
-        release_all: false,
-        pages,
-    });
+    fake.event(page_request(0, pages));
 }
 
 #[test]
@@ -239,12 +234,7 @@ fn several_functions_are_kept_apart() {
     let mut memory = Memory::new();
     let device = open(&fake, &mut memory);
     for function_id in [0, 5] {
-        fake.event(Event::PageRequest {
-            function_id,
-            embedded_cpu: false,
-            release_all: false,
-            pages: 8,
-        });
+        fake.event(page_request(function_id, 8));
     }
     run(&fake, &device);
     assert_eq!(device.pages_given(), 36);
@@ -255,14 +245,84 @@ fn several_functions_are_kept_apart() {
         .map(|posted| posted.dword(8) & 0xffff)
         .collect();
     assert_eq!(ids, [0, 5]);
+    // The function goes. The firmware knows no pages of it any more, so that there is nothing to ask for.
+    let live = fake.live();
+    fake.lock().history.clear();
+    fake.lock().release_function(5);
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 28);
+    assert!(fake.live() < live, "its memory is free");
+    assert!(fake.opcodes().is_empty(), "{:?}", fake.opcodes());
+    // It may come again.
+    fake.event(page_request(5, 8));
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 36);
+    // Of a function that never had any there is nothing to release, and this function itself is not gone.
+    for other in [9, 0] {
+        fake.event(Event::PageRequest {
+            function_id: other,
+            embedded_cpu: false,
+            release_all: true,
+            pages: 0,
+        });
+    }
+    run(&fake, &device);
+    assert_eq!(device.pages_given(), 36);
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
+fn page_request(function_id: u16, pages: i32) -> Event {
+    Event::PageRequest {
+        function_id,
+        embedded_cpu: false,
+        release_all: false,
+        pages,
+    }
+}
+
+/// A function goes while the firmware still works on pages for it, and comes again at once.
+#[test]
+fn a_function_that_goes_leaves_no_pages_behind() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = open(&fake, &mut memory);
+    let live = fake.live();
+    fake.script(|posted| {
+        if posted.is(Opcode::ManagePages) && posted.op_mod == 1 {
+            return Action::After(Duration::from_micros(5), Box::new(Action::Normal));
+        }
+        Action::Normal
+    });
+    fake.event(page_request(3, 8));
+    device.poll().expect("MANAGE_PAGES is under way");
+    fake.event(page_request(3, -8));
     fake.event(Event::PageRequest {
-        function_id: 5,
+        function_id: 3,
         embedded_cpu: false,
         release_all: true,
         pages: 0,
     });
+    fake.event(page_request(3, 4));
     run(&fake, &device);
-    assert_eq!(device.pages_given(), 28);
+    assert_eq!(device.pages_given(), 24);
+    let posted = |fake: &Fake| -> Vec<(u16, u32)> {
+        let history = &fake.lock().history;
+        let each = history.iter().map(|one| (one.op_mod, one.dword(12)));
+        each.collect()
+    };
+    assert_eq!(posted(&fake), [(1, 8), (1, 4)]);
+    // More functions come and go than can have pages at a time.
+    for function in 10..60 {
+        fake.event(page_request(function, 3));
+        run(&fake, &device);
+        fake.lock().release_function(function);
+        run(&fake, &device);
+    }
+    assert_eq!(device.page_faults(), (0, 0));
+    fake.lock().release_function(3);
+    run(&fake, &device);
+    assert_eq!(fake.live(), live);
     device.close().expect("orderly");
     fake.assert_clean();
 }

@@ -196,7 +196,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let given = self.pages_given();
         // Whose function it is the driver says, as Linux does, and not the answer.
         let (id, embedded_cpu) = (answer.function_id(), self.embedded_cpu);
-        self.with(|control| control.pages.request(id, embedded_cpu, i64::from(wanted)));
+        self.with(|control| control.pages.request_own(id, embedded_cpu, wanted));
         let mut backoff = PollBackoff::default();
         let mut first_error = None;
         loop {

@@ -122,7 +122,6 @@ impl<P: Platform> Device<'_, P> {
     }
 
     fn tear_down_in_order(&mut self, failures: &mut FirstFailure) {
-        self.with(|control| control.queue.set_timeout(self.config.teardown_timeout));
         // Commands are polled from here on, as they were before there was an event queue.
         self.completion_eqs.clear();
         // The first queue goes last: until then page requests still arrive.
@@ -195,14 +194,10 @@ impl<P: Platform> Device<'_, P> {
                 if idle {
                     control.pages.request_all_back();
                 }
-                (
-                    serviced,
-                    returned,
-                    error,
-                    idle && control.pages.given() == 0,
-                )
+                let done = idle && control.pages.given() == 0;
+                (serviced, returned, error, idle, done)
             });
-            let Some((serviced, returned, error, done)) = state else {
+            let Some((serviced, returned, error, idle, done)) = state else {
                 return;
             };
             if let Err(error) = serviced {
@@ -221,7 +216,8 @@ impl<P: Platform> Device<'_, P> {
                 progress = now;
             }
             let waited = now.saturating_sub(progress);
-            if waited >= self.config.teardown_timeout.saturating_mul(2) {
+            // A command under way has its own time.
+            if idle && waited >= self.config.teardown_timeout {
                 failures.first = failures.first.or(Some(CloseFailure::PagesKept { waited }));
                 return;
             }

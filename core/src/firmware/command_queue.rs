@@ -237,11 +237,6 @@ impl CommandQueue {
         self.timeout
     }
 
-    /// Sets how long the commands posted from now on may take.
-    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
-    }
-
     /// Whether the device may still answer a command that is not waited for any more.
     pub(crate) fn has_retired(&self) -> bool {
         self.slots.iter().any(|slot| slot.state != State::Free)

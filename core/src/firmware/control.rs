@@ -316,12 +316,11 @@ impl Dispatch<'_> {
                 release_all,
                 pages,
             } => {
-                let wanted = if release_all {
-                    i64::from(i32::MIN)
+                if release_all {
+                    self.pages.release(function_id, embedded_cpu);
                 } else {
-                    i64::from(pages)
-                };
-                self.pages.request(function_id, embedded_cpu, wanted);
+                    self.pages.request(function_id, embedded_cpu, pages.into());
+                }
             }
             Event::PortChange { port, change } => self.port_change(port, change),
             Event::TemperatureWarning { sensors } => {

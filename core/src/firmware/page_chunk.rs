@@ -32,6 +32,8 @@ pub struct PageChunk {
     iova: AtomicU64,
     /// 0 while there is no memory.
     pages: AtomicU32,
+    /// The function that has all of its pages: a function's pages go at once when the function does.
+    owner: AtomicU32,
     /// The firmware has it, or may have it.
     given: [AtomicU64; CHUNK_PAGES / 64],
     /// Named in a MANAGE_PAGES that was not answered yet.
@@ -46,6 +48,7 @@ impl PageChunk {
             ptr: AtomicPtr::new(core::ptr::null_mut()),
             iova: AtomicU64::new(0),
             pages: AtomicU32::new(0),
+            owner: AtomicU32::new(0),
             given: [const { AtomicU64::new(0) }; CHUNK_PAGES / 64],
             offered: [const { AtomicU64::new(0) }; CHUNK_PAGES / 64],
         }
@@ -77,7 +80,12 @@ impl PageChunk {
         self.pages.load(Relaxed)
     }
 
-    fn adopt(&self, memory: DmaMemory) {
+    fn belongs_to(&self, owner: u32) -> bool {
+        self.len() != 0 && self.owner.load(Relaxed) == owner
+    }
+
+    fn adopt(&self, owner: u32, memory: DmaMemory) {
+        self.owner.store(owner, Relaxed);
         let Dma { ptr, iova, layout } = memory.into_raw();
         self.ptr.store(ptr.as_ptr(), Relaxed);
         self.iova.store(iova, Relaxed);
@@ -140,10 +148,13 @@ impl PageChunk {
         }
     }
 
-    /// Takes page at `iova` back; whether the firmware had it.
-    pub(crate) fn take_back(&self, iova: u64) -> bool {
+    /// Takes page at `iova` back; whether the firmware had it for this function.
+    pub(crate) fn take_back(&self, owner: u32, iova: u64) -> bool {
         let offset = iova.wrapping_sub(self.iova.load(Relaxed));
-        if offset >= u64::from(self.len()) * PAGE as u64 || !offset.is_multiple_of(PAGE as u64) {
+        if !self.belongs_to(owner)
+            || offset >= u64::from(self.len()) * PAGE as u64
+            || !offset.is_multiple_of(PAGE as u64)
+        {
             return false;
         }
         let page = offset as usize / PAGE;
@@ -226,14 +237,15 @@ impl fmt::Display for OfferError {
     }
 }
 
-/// Offers `pages` pages, with new memory from the platform as far as needed; all or none.
+/// Offers `pages` pages to a function, with new memory from the platform as far as needed; all or none.
 pub(crate) fn offer<P: Platform>(
     platform: &P,
     chunks: &[PageChunk],
+    owner: u32,
     pages: u32,
 ) -> Result<(), OfferError> {
     let mut missing = pages;
-    for chunk in chunks {
+    for chunk in chunks.iter().filter(|chunk| chunk.belongs_to(owner)) {
         missing -= chunk.offer(missing);
         if missing == 0 {
             return Ok(());
@@ -253,7 +265,7 @@ pub(crate) fn offer<P: Platform>(
         };
         let error = match (memory, places.next()) {
             (Ok(memory), Some(chunk)) => {
-                chunk.adopt(memory);
+                chunk.adopt(owner, memory);
                 missing -= chunk.offer(missing);
                 if missing == 0 {
                     return Ok(());
@@ -287,6 +299,20 @@ pub(crate) fn free_unused<P: Platform>(platform: &P, chunks: &[PageChunk]) {
             memory.free(platform);
         }
     }
+}
+
+/// Gives the chunks of a function back that no longer exists. Returns how many of their pages the firmware had for it.
+pub(crate) fn free_of<P: Platform>(platform: &P, chunks: &[PageChunk], owner: u32) -> u32 {
+    let mut pages = 0;
+    for chunk in chunks.iter().filter(|chunk| chunk.belongs_to(owner)) {
+        for word in &chunk.given {
+            pages += word.load(Relaxed).count_ones();
+        }
+        if let Some(memory) = chunk.take() {
+            memory.free(platform);
+        }
+    }
+    pages
 }
 
 /// Gives all chunks back. The device no longer uses any of them.

@@ -33,13 +33,28 @@ struct Function {
     /// Still to be taken back. What the firmware asks for and what it offers are counted apart: a command waits for the
     /// one, and what it offered earlier does not help that command.
     to_take: u32,
+    /// The function is gone. Its pages are free, without a command: the firmware knows no pages of it any more.
+    gone: bool,
 }
 
 impl Function {
+    fn owner(&self) -> u32 {
+        owner(self.id, self.embedded_cpu)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.to_give == 0 && self.to_take == 0 && !self.gone
+    }
+
     fn give_up(&mut self) {
         self.to_give = 0;
         self.to_take = 0;
     }
+}
+
+/// A function's name in the chunks of memory.
+fn owner(id: u16, embedded_cpu: bool) -> u32 {
+    u32::from(id) | u32::from(embedded_cpu) << 16
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +93,8 @@ pub(crate) struct PageSupply {
     last_taken: u32,
     /// Why its last command failed.
     error: Option<SupplyError>,
+    /// The driver's own function, which cannot go while the driver talks to it.
+    own: Option<u32>,
 }
 
 impl PageSupply {
@@ -92,6 +109,7 @@ impl PageSupply {
             refused: 0,
             last_taken: 0,
             error: None,
+            own: None,
         }
     }
 
@@ -112,8 +130,7 @@ impl PageSupply {
 
     /// Whether nothing is in flight and nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
-        let idle = |function: &Function| function.to_give == 0 && function.to_take == 0;
-        self.in_flight.is_none() && self.functions.iter().all(idle)
+        self.in_flight.is_none() && self.functions.iter().all(Function::is_idle)
     }
 
     /// Why the last command failed, once.
@@ -126,16 +143,18 @@ impl PageSupply {
         core::mem::take(&mut self.last_taken)
     }
 
+    /// Notes that the driver's own function requests pages, as it comes up.
+    pub(crate) fn request_own(&mut self, id: u16, embedded_cpu: bool, pages: i32) {
+        self.own = Some(owner(id, embedded_cpu));
+        self.request(id, embedded_cpu, pages.into());
+    }
+
     /// Notes that a function requests pages (> 0), or that pages of it are to be taken back (< 0).
     pub(crate) fn request(&mut self, id: u16, embedded_cpu: bool, pages: i64) {
         // Firmware that asks without end gets no further than 2^31 pages.
         let count = pages.unsigned_abs().min(MOST_WANTED.into()) as u32;
         let (to_give, to_take) = if pages < 0 { (0, count) } else { (count, 0) };
-        let known = self
-            .functions
-            .iter_mut()
-            .find(|function| function.id == id && function.embedded_cpu == embedded_cpu);
-        if let Some(function) = known {
+        if let Some(function) = self.function(id, embedded_cpu) {
             function.to_give = (function.to_give + to_give).min(MOST_WANTED);
             function.to_take = (function.to_take + to_take).min(MOST_WANTED);
             return;
@@ -146,11 +165,39 @@ impl PageSupply {
             given: 0,
             to_give,
             to_take,
+            gone: false,
         };
-        if self.functions.push(function).is_err() {
+        // One that has none any more leaves its place.
+        let in_use = self.in_flight.map(|in_flight| in_flight.function);
+        let free = (0..self.functions.len()).find(|&index| {
+            let function = &self.functions[index];
+            function.given == 0 && function.is_idle() && in_use != Some(index)
+        });
+        if let Some(index) = free {
+            self.functions[index] = function;
+        } else if self.functions.push(function).is_err() {
             self.refused += 1;
             log::error!("function {id} asks for {pages} pages, but too many functions have some");
         }
+    }
+
+    /// Notes that a function is gone, and the firmware's knowledge of its pages with it. What was requested for it before
+    /// no longer matters.
+    pub(crate) fn release(&mut self, id: u16, embedded_cpu: bool) {
+        if self.own == Some(owner(id, embedded_cpu)) {
+            log::error!("the firmware says that this function, {id}, is gone: its pages stay");
+            return;
+        }
+        if let Some(function) = self.function(id, embedded_cpu) {
+            function.give_up();
+            function.gone = true;
+        }
+    }
+
+    fn function(&mut self, id: u16, embedded_cpu: bool) -> Option<&mut Function> {
+        self.functions
+            .iter_mut()
+            .find(|function| function.id == id && function.embedded_cpu == embedded_cpu)
     }
 
     /// Asks for everything back that any function has.
@@ -176,7 +223,7 @@ impl PageSupply {
         while let Some(index) = self
             .functions
             .iter()
-            .position(|function| function.to_give != 0 || function.to_take != 0)
+            .position(|function| !function.is_idle())
         {
             if self.start(platform, chunks, queue, index) {
                 return;
@@ -261,6 +308,7 @@ impl PageSupply {
         tail: &[u8],
     ) {
         let function = &mut self.functions[in_flight.function];
+        let owner = function.owner();
         if entries > in_flight.pages {
             let bad = BadOutput::TooManyPages { returned: entries };
             self.error = Some(refusal(ManagePages::Take, CommandFailure::BadOutput(bad)));
@@ -270,7 +318,7 @@ impl PageSupply {
             let iova = address
                 .first_chunk()
                 .map_or(0, |bytes| u64::from_be_bytes(*bytes));
-            if chunks.iter().any(|chunk| chunk.take_back(iova)) {
+            if chunks.iter().any(|chunk| chunk.take_back(owner, iova)) {
                 returned += 1;
             } else {
                 self.bad_returns += 1;
@@ -296,13 +344,21 @@ impl PageSupply {
         queue: &mut CommandQueue,
         index: usize,
     ) -> bool {
+        let function = &mut self.functions[index];
+        let owner = function.owner();
+        if core::mem::take(&mut function.gone) {
+            function.given = 0;
+            let released = page_chunk::free_of(platform, chunks, owner);
+            self.given = self.given.saturating_sub(released);
+        }
         let Function {
             id,
             embedded_cpu,
             to_give,
             to_take,
             given,
-        } = self.functions[index];
+            ..
+        } = *function;
         let mut input = ManagePagesIn::new();
         input
             .set_function_id(id)
@@ -327,7 +383,7 @@ impl PageSupply {
             );
         }
         let pages = to_give.min(MAX_GIVE);
-        match page_chunk::offer(platform, chunks, pages) {
+        match page_chunk::offer(platform, chunks, owner, pages) {
             Ok(()) => {
                 input
                     .set_op_mod(ManagePages::Give.number())

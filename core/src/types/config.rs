@@ -16,7 +16,8 @@ pub struct Config {
     pub initialize_timeout: Duration,
     /// How long a firmware command may take.
     pub command_timeout: Duration,
-    /// How long teardown waits for the firmware to return its pages, and for a disabled function to become quiet.
+    /// How long teardown goes on asking for pages while the firmware returns none, and waits for a disabled function to become
+    /// quiet. Each command of teardown may take [`command_timeout`](Self::command_timeout), as any other.
     pub teardown_timeout: Duration,
     /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. A caller that polls finds out within 10 ms
     /// anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for nothing

@@ -304,7 +304,30 @@ impl Inner {
         output
     }
 
+    /// A function is gone, and with it what the firmware knew of its pages.
+    pub(crate) fn release_function(&mut self, function_id: u16) {
+        let function = u32::from(function_id);
+        let gone = |owner: &u32| *owner == function;
+        self.pages
+            .retain(|page| !self.page_owners.get(page).is_some_and(gone));
+        self.page_owners.retain(|_, owner| !gone(owner));
+        self.event(Event::PageRequest {
+            function_id,
+            embedded_cpu: false,
+            release_all: true,
+            pages: 0,
+        });
+    }
+
     fn manage_pages(&mut self, posted: &Posted, output: &mut [u8]) {
+        let function = posted.dword(8);
+        if posted.op_mod == 2
+            && function != 0
+            && !self.page_owners.values().any(|&owner| owner == function)
+        {
+            output[0] = Status::BadParameter.number();
+            return;
+        }
         match posted.op_mod {
             1 => {
                 let count = posted.dword(12) as usize;
@@ -313,6 +336,9 @@ impl Inner {
                     let iova = u64::from_be_bytes(address.try_into().unwrap());
                     assert_eq!(iova % 4096, 0);
                     assert!(self.pages.insert(iova), "page {iova:#x} given twice");
+                    if function != 0 {
+                        self.page_owners.insert(iova, function);
+                    }
                     self.dma_write(iova, &[0xee; 4096]);
                 }
             }
@@ -321,9 +347,12 @@ impl Inner {
                 let mut returned: Vec<u64> = Vec::new();
                 if !self.keep_pages {
                     returned.append(&mut self.foreign_pages);
-                    while returned.len() < wanted
-                        && let Some(page) = self.pages.pop_first()
-                    {
+                    let owned =
+                        |page: &u64| self.page_owners.get(page).copied().unwrap_or(0) == function;
+                    let own: Vec<u64> = self.pages.iter().copied().filter(owned).collect();
+                    for page in own.into_iter().take(wanted.saturating_sub(returned.len())) {
+                        self.pages.remove(&page);
+                        self.page_owners.remove(&page);
                         returned.push(page);
                     }
                 }

@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) atomic: AtomicCaps,
     /// The pages that the firmware holds.
     pub(crate) pages: BTreeSet<u64>,
+    /// The functions other than 0 that have some of them.
+    pub(crate) page_owners: BTreeMap<u64, u32>,
     eqs: Vec<Eq>,
     pub(crate) uar: u32,
     pub(crate) gone: bool,
@@ -128,6 +130,7 @@ impl Fake {
             roce,
             atomic,
             pages: BTreeSet::new(),
+            page_owners: BTreeMap::new(),
             eqs: Vec::new(),
             uar: 3,
             gone: false,
