@@ -207,6 +207,27 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "limited",
+        about: "an OpenSM without a default partition in its list: ours and another port are limited members, and our tools say so",
+        functions: 3,
+        model: &["--port-type", "ib", "--subnet-managed", "--switch"],
+        rounds: &[Boot {
+            machines: &[&[0, 2], &[1]],
+            iommu: true,
+            script: concat!(
+                include_str!("scripts/ours_begin.sh"),
+                include_str!("scripts/manager.sh"),
+                include_str!("scripts/limited.sh")
+            ),
+            prints: &[
+                ("ours is a limited member", "0x7fff, limited member"),
+                ("limited to limited", "limited member of partition 0x7fff"),
+            ],
+            ..MACHINES
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "connections",
         about: "our driver on a switch under OpenSM, against Linux by IP: rdma_client, cmtime, a thousand connections at once, \
                 refusals, ends that are killed",
