@@ -153,6 +153,7 @@ pub use verbs::{cq, dm, mkey, mr, mw, null_mr, pd, qp, srq, xrc};
 pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
+pub use bareverbs_firmware_cmds::health::{HealthBuffer, HealthSyndrome, Severity};
 pub use bareverbs_firmware_cmds::numbers::{
     Cqn, Eqn, LKey, Pdn, Qpn, RKey, Rqn, Srqn, Tirn, Xrcdn,
 };
@@ -188,6 +189,7 @@ pub use ethernet::{
     StridingInit, StridingReceive, Tunnels, VXLAN_PORT,
 };
 pub use event::AsyncEvent;
+pub use firmware::health::read_health;
 pub use firmware::page_chunk::PageChunk;
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};

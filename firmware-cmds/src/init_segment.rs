@@ -3,25 +3,8 @@
 //! Two headers describe it: `mlx5_ifc.h` (structure `initial_seg`) by bits, and `include/linux/mlx5/device.h`
 //! (`struct mlx5_init_seg`), by dwords, with some registers that the former leaves out. Both are compared.
 
+use crate::health::HealthBuffer;
 use crate::layout::{Descriptor, Field, Kind, Layout, field_name, layout};
-
-layout! {
-    /// The health buffer: what the firmware leaves behind when it fails an assertion.
-    pub struct HealthBuffer: "health_buffer", 0x40 {
-        bytes assert_var, assert_var_mut: 24 @ 0x00;
-        bits assert_existptr, set_assert_existptr: u32 @ 0x20 [31:0];
-        bits assert_callra, set_assert_callra: u32 @ 0x24 [31:0];
-        bits time, set_time: u32 @ 0x2c [31:0];
-        bits fw_version, set_fw_version: u32 @ 0x30 [31:0];
-        bits hw_id, set_hw_id: u32 @ 0x34 [31:0];
-        flag rfr, set_rfr @ 0x38 [31];
-        flag valid, set_valid @ 0x38 [27];
-        bits severity, set_severity: u8 @ 0x38 [26:24];
-        bits irisc_index, set_irisc_index: u8 @ 0x3c [31:24];
-        bits synd, set_synd: u8 @ 0x3c [23:16];
-        bits ext_synd, set_ext_synd: u16 @ 0x3c [15:0];
-    }
-}
 
 layout! {
     /// The first 512 bytes of the init segment and the health buffer.
@@ -80,7 +63,7 @@ registers! {
     CMD_DBELL = 0x018, 32, cmd_dbell;
     /// Bit 31 while the firmware is starting; see [`Initializing`].
     INITIALIZING = 0x1fc, 32, initializing;
-    /// The [`HealthBuffer`].
+    /// The [`HealthBuffer`](crate::health::HealthBuffer).
     HEALTH = 0x200, 512, health;
     /// Time that a command may take; see [`timeout`].
     CMD_EXEC_TO = 0xff8, 32, cmd_exec_to;

@@ -7,7 +7,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`init_segment`] | the registers at the start of BAR 0 |
+//! | [`init_segment`], [`health`] | the registers at the start of BAR 0, and the health buffer in words |
 //! | [`cmdq`], [`status`] | command queue entry, mailbox blocks, signatures; delivery status and command status |
 //! | [`command`], [`opcode`] | what commands have in common |
 //! | [`hca`], [`pages`], [`caps`], [`register`] | life cycle, memory for the firmware, capabilities, ACCESS_REG |
@@ -106,6 +106,7 @@ pub mod flow;
 #[cfg(test)]
 mod golden;
 pub mod hca;
+pub mod health;
 pub mod init_segment;
 pub mod layout;
 pub mod mad;

@@ -195,7 +195,7 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::event::DctEvents::DESCRIPTOR,
     crate::dct::Dctc::DESCRIPTOR,
     crate::hca::QueryAdapterParamBlock::DESCRIPTOR,
-    crate::init_segment::HealthBuffer::DESCRIPTOR,
+    crate::health::HealthBuffer::DESCRIPTOR,
     crate::init_segment::InitSegment::DESCRIPTOR,
     crate::mkey::Mkc::DESCRIPTOR,
     crate::mkey::Mtt::DESCRIPTOR,

@@ -28,6 +28,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "reserved in mlx5_ifc.h; `struct health_buffer` of device.h has it as assert_var[6] at 0",
     ),
     (
+        "health_buffer",
+        "crr",
+        "reserved in mlx5_ifc.h; device.h has it since Linux 6.15 (MLX5_CRR_BIT_OFFSET, bit 6 of the byte at 0x38)",
+    ),
+    (
         "create_qp_in",
         "qpc_ext",
         "reserved in Linux 6.1; bit 0x40 in mlx5_ifc.h of Linux 6.12",

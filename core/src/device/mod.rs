@@ -31,6 +31,7 @@ use core::time::Duration;
 
 use crate::device::xrc_objects::{DefaultXrcd, XrcBase};
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
+use bareverbs_firmware_cmds::health::HealthBuffer;
 use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
 use bareverbs_firmware_cmds::opcode::Opcode;
@@ -231,6 +232,11 @@ impl<'s, P: Platform> Device<'s, P> {
     /// What it can do.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    /// The health buffer, read now: what the firmware says that is wrong with it.
+    pub fn health(&self) -> HealthBuffer {
+        health::read_health(&self.platform)
     }
 
     /// The UAR page with the doorbells, which is uncached.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use bareverbs_firmware_cmds::health::HealthBuffer;
 use bareverbs_firmware_cmds::init_segment::{
     CMDQ_ADDR_H, CMDQ_ADDR_L_SZ, CommandQueueRegister, HEALTH, HEALTH_COUNTER, HEALTH_COUNTER_MASK,
     NicInterface, VANISHED,
@@ -25,6 +26,16 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Whether the device has left the bus: one register read.
 pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
+}
+
+/// Reads the health buffer, all of it: what the firmware says that is wrong, or what it said when it was used last.
+#[cold]
+pub fn read_health<P: Platform>(platform: &P) -> HealthBuffer {
+    let mut at = HEALTH;
+    HealthBuffer::from_registers([(); 16].map(|()| {
+        at += 4;
+        platform.read_be32(at - 4)
+    }))
 }
 
 /// Where the device has its commands from, with the lower half's register already read.
@@ -129,10 +140,7 @@ impl Health {
             }
             if !self.complained {
                 self.complained = true;
-                let name = crate::types::error::health_syndrome_name(syndrome);
-                log::error!(
-                    "the firmware reports syndrome {syndrome:#x} ({name}), extended {extended:#x}"
-                );
+                log::error!("the firmware reports {}", read_health(platform));
             }
         }
         let counter = platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK;

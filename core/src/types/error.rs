@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use bareverbs_firmware_cmds::health::HealthSyndrome;
 use bareverbs_firmware_cmds::opcode::Opcode;
 pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 
@@ -46,8 +47,7 @@ pub enum DeviceError {
     },
     /// The firmware reported a fatal error and asks for a reset (`health_buffer` of the init segment).
     Fatal {
-        /// What kind: 1 firmware, 7 processor hangs, 8 unrecoverable hardware, 9 CRC, 0xc event queue overrun, 0x10
-        /// temperature; others are in the manual's health buffer table.
+        /// What kind, in words by [`HealthSyndrome`].
         syndrome: u8,
         /// Extended syndrome, for the vendor.
         extended: u16,
@@ -76,8 +76,8 @@ impl fmt::Display for DeviceError {
             }
             Self::Fatal { syndrome, extended } => write!(
                 f,
-                "the firmware reported a fatal error, syndrome {syndrome:#x} ({}), extended {extended:#x}",
-                health_syndrome_name(syndrome)
+                "the firmware reported a fatal error, syndrome {}, extended {extended:#x}",
+                HealthSyndrome::from_number(syndrome)
             ),
             Self::Stuck { stalled } => {
                 write!(
@@ -92,27 +92,6 @@ impl fmt::Display for DeviceError {
 }
 
 impl core::error::Error for DeviceError {}
-
-/// The health syndrome in words.
-#[must_use]
-pub const fn health_syndrome_name(syndrome: u8) -> &'static str {
-    match syndrome {
-        0x00 => "none",
-        0x01 => "firmware internal error",
-        0x07 => "a processor of the device does not respond",
-        0x08 => "unrecoverable hardware error",
-        0x09 => "firmware CRC error",
-        0x0a => "fetching from PCI failed",
-        0x0b => "hardware fatal error",
-        0x0c => "asynchronous event queue overrun",
-        0x0d => "event queue error",
-        0x0e => "event queue invalid",
-        0x0f => "fast firmware self reset error",
-        0x10 => "high temperature",
-        0x11 => "PCI power state error",
-        _ => "unknown",
-    }
-}
 
 /// What is wrong with an answer that the device delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

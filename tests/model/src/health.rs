@@ -1,11 +1,15 @@
 //! Health: the buffer in the init segment, the counter that ticks, and the ways to die.
 
+use bareverbs_firmware_cmds::health::HealthBuffer;
 use core::time::Duration;
 
 /// Firmware assertion.
 pub const FIRMWARE_ERROR: u8 = 0x1;
 /// Event queue overrun.
 pub const EQ_OVERRUN: u8 = 0xc;
+
+/// The severity of a firmware that stops, in syslog's levels.
+const CRITICAL: u8 = 2;
 
 /// The `nic_interface` field: full driver.
 pub(crate) const INTERFACE_FULL: u8 = 0;
@@ -17,11 +21,9 @@ pub(crate) const INTERFACE_RESET: u8 = 7;
 /// How the function is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Health {
-    /// 0 when well.
-    pub(crate) syndrome: u8,
-    pub(crate) ext_syndrome: u16,
-    /// Set with the syndrome: the driver should reset the function.
-    pub(crate) reset_required: bool,
+    /// What the firmware left behind when it stopped. Of the version, the time and the hardware's number those that are
+    /// zero are the device's own.
+    pub(crate) left: HealthBuffer,
     /// When it stopped, which freezes the counter.
     stopped: Option<Duration>,
     /// All reads give ones, nothing is written, nothing is sent.
@@ -35,20 +37,33 @@ impl Health {
         self.now = now;
     }
 
-    /// The firmware stops with a syndrome; the first one stays.
+    /// The firmware stops with a syndrome, as it does after an assertion; the first one stays.
     pub(crate) fn fail(&mut self, syndrome: u8, ext_syndrome: u16) {
-        if self.syndrome == 0 {
-            log::error!("health syndrome {syndrome:#x}, {ext_syndrome:#x}");
-            self.syndrome = syndrome;
-            self.ext_syndrome = ext_syndrome;
-            self.reset_required = true;
+        let mut left = HealthBuffer::ZERO;
+        left.set_synd(syndrome).set_ext_synd(ext_syndrome);
+        // It asks for a reset. Where it stopped is all the same to a driver, but not zero.
+        left.set_rfr(true).set_valid(true).set_severity(CRITICAL);
+        left.set_assert_existptr(0x0080_1234)
+            .set_assert_callra(0x0080_5678);
+        self.stop(left);
+    }
+
+    /// The firmware reports a problem with all that this buffer says; the first one stays. It stops if the buffer asks
+    /// for a reset.
+    pub(crate) fn stop(&mut self, left: HealthBuffer) {
+        if self.left.has_problem() {
+            return;
+        }
+        log::error!("health: {left}");
+        self.left = left;
+        if left.rfr() {
             self.stopped = Some(self.now);
         }
     }
 
     /// Whether the firmware still works.
     pub(crate) fn well(&self) -> bool {
-        self.syndrome == 0 && !self.vanished
+        self.stopped.is_none() && !self.vanished
     }
 
     /// The counter of the init segment: it is incremented every 10 ms while the firmware runs.

@@ -14,6 +14,7 @@ use crate::fault::Faults;
 use crate::host::Host;
 use crate::objects::Leak;
 use crate::port::settings::Settings;
+use bareverbs_firmware_cmds::health::HealthBuffer;
 use core::time::Duration;
 
 /// A ConnectX-5-like physical function.
@@ -339,6 +340,12 @@ impl Model {
         self.device.health.fail(syndrome, ext_syndrome);
     }
 
+    /// The firmware reports a problem and leaves this health buffer; it stops if the buffer asks for a reset (`rfr`). Of the
+    /// firmware's version, the time and the hardware's number those that are zero are the card's own.
+    pub fn leave_health(&mut self, buffer: HealthBuffer) {
+        self.device.health.stop(buffer);
+    }
+
     /// Another driver resets the firmware after it stopped, as the driver of the physical function does for its virtual
     /// ones: the function is healthy again, and disabled until its own driver initializes it again.
     pub fn reset_firmware(&mut self) {
@@ -365,7 +372,7 @@ impl Model {
     /// The health syndrome; 0 when well.
     #[must_use]
     pub fn health_syndrome(&self) -> u8 {
-        self.device.health.syndrome
+        self.device.health.left.synd()
     }
 
     /// What it has done.

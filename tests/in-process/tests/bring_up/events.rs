@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::{
-    AsyncEvent, CloseFailure, Device, DeviceError, LinkStatus, Platform, PortState,
+    AsyncEvent, CloseFailure, Device, DeviceError, HealthBuffer, HealthSyndrome, LinkStatus,
+    Platform, PortState,
 };
 use bareverbs_in_process::Builder;
 use connectx_model::Config as Card;
@@ -40,6 +41,32 @@ fn a_health_error_is_reported_to_a_waiter() {
     let error = device.close().unwrap_err();
     assert_eq!(error.failure, CloseFailure::Device(fatal));
     assert_eq!(world.take_faults(0), []);
+}
+
+/// The whole health buffer comes through the registers, also before a device is opened, and stays readable once it has failed.
+#[test]
+fn the_health_buffer_is_read_whole() {
+    let world = world(Card::new(1));
+    let platform = world.platform(0);
+    let well = bareverbs_core::read_health(&platform);
+    assert!(!well.has_problem() && !well.rfr() && !well.is_gone());
+    assert_eq!(well.syndrome(), HealthSyndrome::None);
+    let mut memory = Memory::new();
+    let device = Device::open(platform, quick(), memory.storage()).expect("bring-up");
+    // Every byte differs from its neighbours, so that none is read in another's place.
+    let mut left = HealthBuffer(core::array::from_fn(|at| 0x81 + at as u8));
+    left.set_synd(9).set_rfr(true);
+    world.with_model(0, |model| model.leave_health(left));
+    assert_eq!(device.health(), left);
+    world.advance(quick().health_interval);
+    let fatal = device.poll().unwrap_err();
+    let extended = left.ext_synd();
+    let syndrome = 9;
+    assert_eq!(fatal, DeviceError::Fatal { syndrome, extended });
+    assert_eq!(device.health(), left);
+    drop(device);
+    world.with_model(0, |model| model.vanish());
+    assert!(bareverbs_core::read_health(&world.platform(0)).is_gone());
 }
 
 /// A switch between processes that is killed is a cable that is pulled out: who waits for events of the device alone is told, and

@@ -10,6 +10,9 @@ const COMMAND_INTERFACE_REVISION: u32 = 5;
 const ADDRESS_HIGH: u64 = 0x010;
 const ADDRESS_LOW: u64 = 0x014;
 const DOORBELL: u64 = 0x018;
+/// The health buffer.
+const HEALTH: u64 = 0x200;
+const HEALTH_END: u64 = 0x240;
 /// In the word with the `initializing` bit: a driver may have the firmware reset by way of the interface state.
 const RESET_SUPPORTED: u32 = 1 << 30;
 
@@ -33,17 +36,7 @@ impl Device {
                 let embedded_cpu = u32::from(self.config.embedded_cpu) << 23;
                 u32::from(initializing) << 31 | RESET_SUPPORTED | embedded_cpu
             }
-            // Where the firmware stopped: all the same to a driver, but not zero when it did.
-            0x220 if !self.health.well() => 0x0080_1234,
-            0x224 if !self.health.well() => 0x0080_5678,
-            0x22c => (self.now - self.started).as_secs() as u32,
-            0x230 => u32::from(major) << 24 | u32::from(minor) << 16 | u32::from(sub),
-            0x234 => 0x0000_020d,
-            0x238 => {
-                let severity = if self.health.well() { 0 } else { 0x0a };
-                u32::from(self.health.reset_required) << 31 | severity << 24
-            }
-            0x23c => u32::from(self.health.syndrome) << 16 | u32::from(self.health.ext_syndrome),
+            HEALTH..HEALTH_END => self.health_word(offset),
             // 0xff8 and 0xffc stay zero: the driver uses its own time limits and never reads the DTOR register.
             0x1000 => (timer >> 32) as u32,
             0x1004 => timer as u32,
@@ -53,6 +46,19 @@ impl Device {
             0x2000 => (timer >> 32) as u32,
             0x2004 => timer as u32,
             _ => 0,
+        }
+    }
+
+    /// A word of the health buffer.
+    fn health_word(&self, offset: u64) -> u32 {
+        let (major, minor, sub) = self.config.firmware;
+        let words = self.health.left.0.as_chunks::<4>().0;
+        let left = u32::from_be_bytes(words[((offset - HEALTH) / 4) as usize]);
+        match offset - HEALTH {
+            0x2c if left == 0 => (self.now - self.started).as_secs() as u32,
+            0x30 if left == 0 => u32::from(major) << 24 | u32::from(minor) << 16 | u32::from(sub),
+            0x34 if left == 0 => 0x0000_020d,
+            _ => left,
         }
     }
 
