@@ -594,6 +594,24 @@ fn the_driver_version_is_sent_to_firmware_that_has_the_command() {
     fake.assert_clean();
 }
 
+/// Linux sets `dct` wherever it can be set (`handle_hca_cap`): until then the device has no dynamic connections.
+#[test]
+fn dynamic_connections_are_turned_on() {
+    for (current, max, commands) in [(true, true, 17), (false, true, 18), (false, false, 18)] {
+        let fake = Fake::with(|inner| {
+            inner.hca.set_dct(current);
+            inner.hca_max.set_dct(max);
+        });
+        let mut memory = Memory::new();
+        let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+        assert_eq!(fake.lock().hca.dct(), max);
+        assert_eq!(device.capabilities().has_dc(), max);
+        assert_eq!(device.commands_executed(), commands);
+        drop(device);
+        fake.assert_clean();
+    }
+}
+
 #[test]
 fn more_queue_pairs_are_requested_when_the_storage_is_larger() {
     for (current, max, expected, commands) in [

@@ -325,7 +325,9 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let queue_pairs = self.tables.qps.len() as u64;
         let mut verify = false;
-        if self.config.command_signatures || queue_pairs > 1 << caps.log_max_qp() {
+        // Dynamic connections are off until a driver asks for them (Linux: `handle_hca_cap`).
+        let more = queue_pairs > 1 << caps.log_max_qp() || !caps.dct();
+        if self.config.command_signatures || more {
             let mut max_image = [0; CAPABILITY_GROUP_SIZE];
             let asked = self.ask_group(CapabilityGroup::General, CapabilityMode::Max);
             self.take_group(asked, &mut max_image)?;
@@ -335,6 +337,7 @@ impl<'s, P: Platform> Device<'s, P> {
             let wanted = queue_pairs.next_power_of_two().trailing_zeros() as u8;
             let reachable = wanted.min(max.log_max_qp()).max(caps.log_max_qp());
             caps.set_log_max_qp(reachable);
+            caps.set_dct(caps.dct() || max.dct());
         }
         // Doorbell pages of 4 KiB, with every page size of the host.
         let checksum = if verify {

@@ -173,12 +173,14 @@ impl<P: Platform> Device<'_, P> {
                 what: "a priority above 7",
             });
         }
-        self.offers(RegisterId::Qpdpm)?;
         let mut qpdpm = QpdpmReg::ZERO;
+        qpdpm.set_local_port(PORT);
+        // The others are written as they are, as Linux does (`mlx5_set_dscp2prio`): no document says that entries without
+        // the bit are left alone.
+        let mut qpdpm = self.read_offered(RegisterId::Qpdpm, qpdpm, QpdpmReg::as_mut_bytes)?;
         qpdpm.set_local_port(PORT);
         let (entries, _) = qpdpm.dscp_mut().as_chunks_mut();
         let entry = entries.get_mut(usize::from(dscp));
-        // Entries without the bit are left alone.
         *entry.ok_or(RegisterError::Argument {
             what: "a DSCP above 63",
         })? = (QPDPM_ENABLE | u16::from(priority)).to_be_bytes();

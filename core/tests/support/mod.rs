@@ -93,6 +93,7 @@ impl Fake {
             .set_num_ports(1)
             .set_roce(true)
             .set_atomic(true)
+            .set_dct(true)
             .set_cqe_version(1)
             .set_log_max_qp(17)
             .set_log_max_qp_sz(15)

@@ -521,7 +521,7 @@ fn cards() {
     assert!(offer.get() > 0);
     lab_with(
         |mut card| {
-            card.general.set_dct(false);
+            card.general_max.set_dct(false);
             card
         },
         check,

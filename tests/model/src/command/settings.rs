@@ -9,7 +9,7 @@ use crate::port::settings::{PRIORITIES, Pauses, TRUST_DSCP, TRUST_PCP};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::register::{
     EtsTcnConfigReg, McamReg, MciaReg, MpcntReg, MtcapReg, MtmpReg, PcamReg, PfccReg, PplmReg,
-    QPDPM_ENABLE, QPDPM_PRIORITY, QcamReg, QetcReg, QpdpmReg, QptsReg, QtctReg, put_in_mask,
+    QPDPM_PRIORITY, QcamReg, QetcReg, QpdpmReg, QptsReg, QtctReg, put_in_mask,
 };
 use bareverbs_firmware_cmds::values::RegisterId;
 use zerocopy::{FromBytes, IntoBytes};
@@ -185,7 +185,9 @@ pub(super) fn qpdpm(device: &mut Device, tail: &[u8], out: &mut [u8], write: boo
     let kept = &mut device.vport.settings.dscp;
     for (entry, kept) in register.dscp_mut().chunks_exact_mut(2).zip(kept) {
         let wanted = u16::from_be_bytes([entry[0], entry[1]]);
-        if write && wanted & QPDPM_ENABLE != 0 {
+        // All of them: no document says that an entry without `QPDPM_ENABLE` is left alone, and Linux's driver writes what it
+        // has read (`mlx5_set_dscp2prio`).
+        if write {
             let priority = (wanted & QPDPM_PRIORITY) as u8;
             if usize::from(priority) >= PRIORITIES {
                 return Err(Syndrome::RegisterValue.into());

@@ -8,7 +8,7 @@
 
 pub mod queues;
 
-use bareverbs_firmware_cmds::caps::{QueryHcaCapIn, SetHcaCapIn};
+use bareverbs_firmware_cmds::caps::{HcaCap, QueryHcaCapIn, SetHcaCapIn};
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::eq::CreateEqIn;
 use bareverbs_firmware_cmds::hca::{
@@ -341,7 +341,12 @@ impl Node {
         self.give_pages(1);
         let mut query = QueryHcaCapIn::new();
         query.set_op_mod(1);
-        let (_, caps) = self.command_with(&query, &[], 0x1000).unwrap();
+        let (_, mut caps) = self.command_with(&query, &[], 0x1000).unwrap();
+        query.set_op_mod(0);
+        let (_, max) = self.command_with(&query, &[], 0x1000).unwrap();
+        let max = HcaCap::read_from_prefix(&max).unwrap().0;
+        let (current, _) = HcaCap::mut_from_prefix(&mut caps).unwrap();
+        current.set_dct(max.dct());
         let mut set = SetHcaCapIn::new();
         set.set_op_mod(0);
         self.command_with(&set, &caps, 0).unwrap();

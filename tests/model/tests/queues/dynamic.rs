@@ -536,7 +536,7 @@ fn refusals() {
 fn a_card_without_them_refuses_both() {
     let mut s = scene_of(|unit| {
         let mut config = Config::new(unit);
-        config.general.set_dct(false);
+        config.general_max.set_dct(false);
         config
     });
     let context = context(&s);
