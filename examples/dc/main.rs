@@ -239,7 +239,9 @@ impl<'d> End<'d> {
             path_mtu: MTU,
             sgid_index: attr.ah_attr.sgid_index as u8,
             hop_limit: attr.ah_attr.hop_limit,
-            traffic_class: 0,
+            traffic_class: attr.ah_attr.traffic_class,
+            flow_label: attr.ah_attr.flow_label,
+            sl: attr.ah_attr.sl,
             min_rnr_timer: 12,
             pkey_index: 0,
         };

@@ -251,7 +251,7 @@ impl RdmaError {
             Self::ModifyQp(ModifyError::Command(_)) | Self::Mr(MrError::Command(_)) => EIO,
             #[cfg(feature = "infiniband")]
             Self::AlternatePath(_) => EINVAL,
-            Self::Mr(MrError::Memory(_)) => ENOMEM,
+            Self::Mr(MrError::Memory(_) | MrError::DmExhausted) => ENOMEM,
             Self::Mr(MrError::Unsupported { .. } | MrError::NoOnDemandPaging { .. }) => EOPNOTSUPP,
             Self::ModifyQp(_) | Self::Mr(_) => EINVAL,
             Self::Full { .. } => ENOMEM,

@@ -37,6 +37,7 @@ impl DcPath {
     /// `max_rd_atomic` READs and atomics outstanding.
     pub const fn initiator(&self, max_rd_atomic: u8) -> QpAttr {
         QpAttr {
+            ah_attr: self.ah_attr,
             path_mtu: self.path_mtu,
             pkey_index: self.pkey_index,
             port_num: 1,
@@ -66,6 +67,8 @@ impl DcPath {
             sgid_index: u8::try_from(self.ah_attr.sgid_index).unwrap_or(u8::MAX),
             hop_limit: self.ah_attr.hop_limit,
             traffic_class: self.ah_attr.traffic_class,
+            flow_label: self.ah_attr.flow_label,
+            sl: self.ah_attr.sl,
             min_rnr_timer: self.min_rnr_timer,
             pkey_index: self.pkey_index,
         }

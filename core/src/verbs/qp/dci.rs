@@ -78,11 +78,13 @@ fn put_remote(wqe: Wqe<'_>, remote: Remote) {
 
 impl<P: Platform> Qp<'_, P, Dci> {
     /// Moves a new initiator to RTS, as `ibv_modify_qp` does in three steps. It has no peer; what counts of `attr` are port,
-    /// P_Key index, path MTU, timeout, retries, the first PSN, and how many READs and atomics may be outstanding.
+    /// P_Key index, path MTU, timeout, retries, the first PSN, how many READs and atomics may be outstanding, and of
+    /// [`ah_attr`](QpAttr::ah_attr) the GID table entry and the service level and traffic class: the device schedules what the
+    /// initiator sends by these, whatever the address handles of its work requests say.
     pub fn activate(&mut self, attr: &QpAttr) -> Result<(), ModifyError> {
         let steps = [
             (QpState::Init, QpAttrMask::PKEY_INDEX | QpAttrMask::PORT),
-            (QpState::Rtr, QpAttrMask::PATH_MTU),
+            (QpState::Rtr, QpAttrMask::PATH_MTU | QpAttrMask::AV),
             (
                 QpState::Rts,
                 QpAttrMask::TIMEOUT

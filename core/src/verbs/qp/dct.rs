@@ -9,8 +9,9 @@ use core::mem::ManuallyDrop;
 use crate::device::Device;
 use crate::memory::slots::TARGET;
 use crate::platform::Platform;
-use crate::types::ah::AhError;
+use crate::types::ah::{self, AhAttr, AhError};
 use crate::types::error::{CommandError, Millis};
+use crate::types::gid::RoceVersion;
 use crate::types::port::Mtu;
 use crate::types::sge::Access;
 use crate::verbs::cq::Cq;
@@ -44,6 +45,11 @@ pub struct DctInitAttr<'a, 'd, P: Platform> {
     pub hop_limit: u8,
     /// Traffic class of its answers.
     pub traffic_class: u8,
+    /// Flow label of its answers, 20 bits.
+    pub flow_label: u32,
+    /// Service level of its answers on Ethernet, where the low three bits are the priority. On InfiniBand they go back at that
+    /// of the requests.
+    pub sl: u8,
     /// How long initiators wait while the SRQ is empty: the code of IBTA vol. 1, table 45.
     pub min_rnr_timer: u8,
     /// Index into the P_Key table.
@@ -137,9 +143,15 @@ impl<'d, P: Platform> Pd<'d, P> {
         if atomics && !device.capabilities().has_dc_atomics() {
             return Err(DctError::NoAtomics);
         }
-        device
+        let encapsulation = device
             .encapsulation(init.sgid_index.into())
             .map_err(DctError::Path)?;
+        let path = AhAttr {
+            flow_label: init.flow_label,
+            sl: init.sl,
+            ..AhAttr::NONE
+        };
+        ah::check(&path, false).map_err(DctError::Path)?;
         let parts = Parts::new(args, None)?;
         if let Some(slot) = device.tables.qps.get(parts.index() as usize) {
             slot.flags.fetch_or(TARGET, Relaxed);
@@ -163,7 +175,15 @@ impl<'d, P: Platform> Pd<'d, P> {
             .set_pkey_index(init.pkey_index)
             .set_my_addr_index(init.sgid_index)
             .set_hop_limit(init.hop_limit)
-            .set_tclass(init.traffic_class);
+            .set_tclass(init.traffic_class)
+            .set_flow_label(init.flow_label);
+        if let Some(version) = encapsulation {
+            context.set_eth_prio(init.sl & 7);
+            if version == RoceVersion::V2 {
+                // Beside the traffic class: old firmware takes that, new firmware this.
+                context.set_dscp(init.traffic_class >> 2);
+            }
+        }
         if atomics {
             context.set_atomic_mode(AtomicMode::IbSpec.number());
         }

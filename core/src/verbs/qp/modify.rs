@@ -536,7 +536,9 @@ impl<P: Platform> QpObject<'_, P> {
             return Ok(());
         }
         let encapsulation = self.device.encapsulation(ah.sgid_index)?;
-        ah::check(ah, encapsulation.is_some())?;
+        // An initiator's work requests say where they go; its own path is for the priority of what it sends.
+        let to_peer = self.kind != QpKind::Dci;
+        ah::check(ah, to_peer && encapsulation.is_some())?;
         let rates = self.device.capabilities().hca.stat_rate_support();
         path.set_vhca_port_num(self.port)
             .set_stat_rate(ah.static_rate.to_device(rates));
@@ -557,12 +559,11 @@ impl<P: Platform> QpObject<'_, P> {
             .set_rmac_31_0(u32::from_be_bytes([m[2], m[3], m[4], m[5]]))
             .set_eth_prio(ah.sl & 7);
         if version == RoceVersion::V2 {
-            path.set_udp_sport(connection_udp_sport(
-                ah.flow_label,
-                self.qpn.number(),
-                dest_qpn.number(),
-            ))
-            .set_dscp(ah.traffic_class >> 2);
+            path.set_dscp(ah.traffic_class >> 2);
+            if to_peer {
+                let ends = (self.qpn.number(), dest_qpn.number());
+                path.set_udp_sport(connection_udp_sport(ah.flow_label, ends.0, ends.1));
+            }
         }
         Ok(())
     }

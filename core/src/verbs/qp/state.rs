@@ -191,8 +191,9 @@ pub const fn transition(kind: QpKind, from: QpState, to: QpState) -> Option<Tran
             (RawPacket, Rtr | Rts, Rts) => (NONE, M::RATE_LIMIT),
             (Dci, Reset, Init) => (INIT_DCI, NONE),
             (Dci, Init, Init) => (NONE, INIT_DCI),
-            (Dci, Init, Rtr) => (M::PATH_MTU, M::PKEY_INDEX),
-            (Dci, Rtr, Rts) => (RTS_RC, NONE),
+            (Dci, Init, Rtr) => (M::PATH_MTU, M::PKEY_INDEX.union(M::AV)),
+            (Dci, Rtr, Rts) => (RTS_RC, M::MIN_RNR_TIMER),
+            (Dci, Rts, Rts) => (NONE, M::MIN_RNR_TIMER),
             _ => return None,
         };
         return Some(Transition { required, optional });
@@ -412,8 +413,9 @@ mod tests {
         tgt SQE RTS: |
         dci RESET INIT: PK PT |
         dci INIT INIT: | PK PT
-        dci INIT RTR: MT | PK
-        dci RTR RTS: TO RC RR SP MR |
+        dci INIT RTR: MT | PK AV
+        dci RTR RTS: TO RC RR SP MR | RN
+        dci RTS RTS: | RN
         raw RESET INIT: PT |
         raw INIT INIT: |
         raw INIT RTR: |

@@ -11,6 +11,7 @@ mod damage;
 mod datagrams;
 mod dc;
 mod dc_open;
+mod dc_priorities;
 mod dc_streams;
 mod device_memory;
 mod endpoints;

@@ -293,6 +293,8 @@ fn target<'a, 'd>(
         sgid_index: 0,
         hop_limit: 64,
         traffic_class: 0,
+        flow_label: 0,
+        sl: 0,
         min_rnr_timer: 1,
         pkey_index: 0,
     }

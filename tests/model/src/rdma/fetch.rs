@@ -97,7 +97,32 @@ impl Device {
         };
         qp.sq_next = qp.sq_next.wrapping_add(blocks);
         self.parse_send(qpn, wqe, work)?;
+        let otherwise = work.target.is_some() && self.has_other_priority(qpn, wqe);
+        if otherwise {
+            // Drivers give an initiator the service level of all its requests (`uct_dc_mlx5_iface_dci_connect`).
+            self.answer_unknown(format_args!(
+                "DCI {qpn:#x}: a request of another priority than the initiator's"
+            ));
+        }
         Ok(true)
+    }
+
+    /// Whether a request of an initiator names another service level than the context.
+    fn has_other_priority(&self, qpn: u32, wqe: &[u8]) -> bool {
+        let (Some(qp), Some(av)) = (
+            self.qps.get(qpn),
+            wqe.get(16..).and_then(<[u8]>::first_chunk),
+        ) else {
+            return false;
+        };
+        let (path, av) = (
+            qp.context.primary_address_path(),
+            DestinationWord::read::<48>(av),
+        );
+        match self.ethernet() {
+            true => path.eth_prio() != av.eth_prio(),
+            false => path.sl() != av.sl(),
+        }
     }
 
     fn parse_send(&self, qpn: u32, wqe: &[u8], work: &mut SendWork) -> Result<(), BadWqe> {

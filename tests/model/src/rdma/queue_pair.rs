@@ -95,10 +95,11 @@ impl Device {
         }
         let high = path.rmac_47_32().to_be_bytes();
         let low = path.rmac_31_0().to_be_bytes();
-        // RoCE v2 takes the DSCP field, v1 the traffic class of the GRH; drivers fill the one that counts.
-        let traffic_class = match path.dscp() << 2 | path.ecn() {
+        // RoCE v2 takes the DSCP field, v1 the traffic class of the GRH. (Old firmware takes that for v2 as well, as a remark
+        // in UCX's `uct_dc_mlx5_iface_devx_create_dct` says.)
+        let traffic_class = match source.roce_version() {
             0 => path.tclass(),
-            class => class,
+            _ => path.dscp() << 2 | path.ecn(),
         };
         Some(self.path(
             source,

@@ -265,7 +265,7 @@ fn source(packet: &Packet<'_>) -> [u8; 16] {
     }
 }
 
-/// The way back along the one that a packet came, with the rest as the target was told.
+/// The way back along the one that a packet came, with the rest as the target was told: also the priority of the VLAN.
 fn back(came: &Path, own: &Path) -> Path {
     let encapsulation = match came.encapsulation {
         Encapsulation::V1 {
@@ -293,7 +293,6 @@ fn back(came: &Path, own: &Path) -> Path {
     Path {
         source_mac: came.destination_mac,
         destination_mac: came.source_mac,
-        vlan: came.vlan,
         encapsulation,
         ..*own
     }
