@@ -55,6 +55,7 @@ use crate::types::config::Config;
 use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
 use crate::types::event::AsyncEvent;
 use crate::types::gid::Mac;
+use crate::verbs::dm::DmPages;
 
 /// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
 /// as many turns.
@@ -125,6 +126,8 @@ pub struct Device<'s, P: Platform> {
     pub(crate) steering: SteeringUse,
     /// Whether there is a GSI queue pair: the port has one QP1.
     pub(crate) gsi_taken: AtomicBool,
+    /// What is allocated of the memory on the device.
+    pub(crate) dm_pages: DmPages,
     /// The set of counters that queue pairs count in which go to INIT; 0 for none.
     pub(crate) counter_set: AtomicU8,
     /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
@@ -212,6 +215,7 @@ impl<'s, P: Platform> Device<'s, P> {
             l2_index: AtomicBool::new(false),
             steering: SteeringUse::new(),
             gsi_taken: AtomicBool::new(false),
+            dm_pages: DmPages::default(),
             counter_set: AtomicU8::new(0),
             embedded_cpu: false,
             list_terminator: LIST_TERMINATOR,

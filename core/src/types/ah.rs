@@ -162,8 +162,8 @@ impl AddressHandle {
         path.set_sl(sl);
         path.set_mlid(attr.src_path_bits);
         path.set_rlid(last);
-        // Inside an InfiniBand subnet there need not be a global route.
-        let global = encapsulation.is_some() || attr.dgid != Gid::ZERO;
+        // Inside an InfiniBand subnet there need not be a global route. RoCE always has one, and the bit is reserved there.
+        let global = encapsulation.is_none() && attr.dgid != Gid::ZERO;
         let [m0, m1, m2, m3, m4, m5] = attr.dmac;
         let mut mac = RemoteMacWord(0);
         mac.set_rmac_47_16(u32::from_be_bytes([m0, m1, m2, m3]));
@@ -250,7 +250,7 @@ mod tests {
             0x0000_0000,
             0x0200_0000,
             0x0009_1040,
-            0x4031_2345,
+            0x0031_2345,
             0,
             0,
             0x0000_ffff,

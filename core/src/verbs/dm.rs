@@ -2,11 +2,14 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_firmware_cmds::caps::{DeviceMemCap, QueryHcaCapIn};
 use bareverbs_firmware_cmds::memic::{AllocMemicIn, DeallocMemicIn, LOG_UNIT};
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, Mkc};
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
+use bareverbs_firmware_cmds::status::Status;
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode, MkeyAccessMode};
 use zerocopy::IntoBytes;
 
@@ -37,6 +40,52 @@ pub struct Dm<'d, P: Platform> {
     len: usize,
     /// What the device has allocated for it.
     size: u32,
+    /// In these pages.
+    pages: Pages,
+}
+
+/// Size of the pages in which the driver shares device memory out.
+const DM_PAGE: usize = 4096;
+/// The most of them that it keeps track of: `MLX5_MAX_MEMIC_PAGES`.
+const DM_PAGES: usize = 256;
+
+/// First page, and how many.
+type Pages = (usize, usize);
+
+/// Which pages of device memory this driver has something in.
+#[derive(Debug, Default)]
+pub(crate) struct DmPages([AtomicU32; DM_PAGES / 32]);
+
+impl DmPages {
+    /// Sets the bit of a page, or clears it; whether it was set.
+    fn set(&self, page: usize, to: bool) -> bool {
+        let bit = 1 << (page % 32);
+        self.0.get(page / 32).is_none_or(|word| {
+            let old = match to {
+                true => word.fetch_or(bit, Relaxed),
+                false => word.fetch_and(!bit, Relaxed),
+            };
+            old & bit != 0
+        })
+    }
+
+    /// Takes these pages, if none of them is taken.
+    fn take(&self, first: usize, count: usize) -> Option<Pages> {
+        let taken = (first..first + count).position(|page| self.set(page, true));
+        match taken {
+            None => Some((first, count)),
+            Some(ours) => {
+                self.give_back((first, ours));
+                None
+            }
+        }
+    }
+
+    fn give_back(&self, (first, count): Pages) {
+        for page in first..first + count {
+            self.set(page, false);
+        }
+    }
 }
 
 impl<'d, P: Platform> Device<'d, P> {
@@ -57,7 +106,7 @@ impl<'d, P: Platform> Device<'d, P> {
     ///
     /// # Errors
     /// [`MrError::Unsupported`], [`MrError::Empty`], [`MrError::TooLong`], [`MrError::Size`] of `log_align_req`,
-    /// [`MrError::DmOutsideBar`], and the firmware's.
+    /// [`MrError::DmOutsideBar`], [`MrError::DmExhausted`], and the firmware's.
     pub fn alloc_dm(&'d self, attr: AllocDmAttr) -> Result<Dm<'d, P>, MrError> {
         let caps = self.query_device_memory().map_err(MrError::Command)?;
         let caps = caps.ok_or(MrError::Unsupported {
@@ -76,42 +125,64 @@ impl<'d, P: Platform> Device<'d, P> {
             .checked_next_multiple_of(unit)
             .filter(|&size| size as u64 <= limit)
             .ok_or(MrError::TooLong { len, limit })?;
+        // The device counts from its smallest alignment on.
+        let log_align = log_align_req.saturating_sub(LOG_UNIT);
         let most = caps.log_max_memic_addr_alignment();
-        if log_align_req > most {
+        if log_align > most {
             return Err(MrError::Size {
                 field: "log_align_req",
                 asked: log_align_req.into(),
-                limit: most.into(),
+                limit: u64::from(most) + u64::from(LOG_UNIT),
             });
         }
         let outside = |start| MrError::DmOutsideBar { start };
         let (first, window) = (caps.memic_bar_start_addr(), caps.memic_bar_size());
         self.in_bar(first, window as usize).ok_or(outside(first))?;
+        let count = size.div_ceil(DM_PAGE);
         let mut command = AllocMemicIn::new();
         command
-            .set_log_memic_addr_alignment(log_align_req.saturating_sub(LOG_UNIT))
-            .set_range_start_addr(first)
-            .set_range_size(window)
+            .set_log_memic_addr_alignment(log_align)
+            .set_range_size((count * DM_PAGE) as u32)
             .set_memic_size(size as u32);
-        let answer = self.execute(&command).map_err(MrError::Command)?;
-        let start = answer.memic_start_addr();
-        let dm = Dm {
-            device: self,
-            start,
-            len,
-            size: size as u32,
-        };
-        // What the device says is input: the host reaches nothing else of the BAR through it.
-        let end = first + u64::from(window);
-        let inside = start >= first
-            && start.is_multiple_of(DM_WORD as u64)
-            && start
-                .checked_add(size as u64)
-                .is_some_and(|last| last <= end);
-        match inside {
-            true => Ok(dm),
-            false => Err(outside(start)),
+        // The driver picks the place, as `mlx5_cmd_alloc_memic` does. Where the firmware has something there already (all
+        // functions of a card share the memory), it says so, and the next place is tried.
+        let mut refused = MrError::DmExhausted;
+        let end = (window as usize / DM_PAGE).min(DM_PAGES);
+        for page in 0..(end + 1).saturating_sub(count) {
+            let Some(pages) = self.dm_pages.take(page, count) else {
+                continue;
+            };
+            let range = first + (page * DM_PAGE) as u64;
+            command.set_range_start_addr(range);
+            let answer = match self.execute(&command) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if !error.may_still_happen() {
+                        self.dm_pages.give_back(pages);
+                    }
+                    refused = MrError::Command(error);
+                    match error.is_status(Status::NoResources) {
+                        true => continue,
+                        false => break,
+                    }
+                }
+            };
+            let start = answer.memic_start_addr();
+            let dm = Dm {
+                device: self,
+                start,
+                len,
+                size: size as u32,
+                pages,
+            };
+            // What the device says is input: the host reaches nothing else of the BAR through it.
+            let last = range + (count * DM_PAGE - size) as u64;
+            return match start.is_multiple_of(DM_WORD as u64) && (range..=last).contains(&start) {
+                true => Ok(dm),
+                false => Err(outside(start)),
+            };
         }
+        Err(refused)
     }
 
     /// Where these bytes lie in BAR 0, if the platform reaches them there.
@@ -185,7 +256,9 @@ impl<'d, P: Platform> Dm<'d, P> {
         command
             .set_memic_start_addr(self.start)
             .set_memic_size(self.size);
-        self.device.execute_no_output(&command)
+        self.device.execute_no_output(&command)?;
+        self.device.dm_pages.give_back(self.pages);
+        Ok(())
     }
 
     /// Frees it: `ibv_free_dm`. Gives it back if the firmware refuses.

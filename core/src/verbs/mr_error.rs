@@ -39,6 +39,8 @@ pub enum MrError {
         /// The place.
         start: u64,
     },
+    /// What this driver has allocated leaves no room in the device memory.
+    DmExhausted,
     /// What is to be registered lies outside the device memory.
     OutsideDm(OutOfRange),
     /// Device memory was to be registered without [`Access::ZERO_BASED`].
@@ -92,6 +94,7 @@ impl fmt::Display for MrError {
                 limit,
             } => write!(f, "{field} of {asked}, and up to {limit} are possible"),
             Self::DmOutsideBar { .. } => f.write_str("device memory is not in its part of BAR 0"),
+            Self::DmExhausted => f.write_str("no device memory is left"),
             Self::OutsideDm(error) => error.fmt(f),
             Self::NotZeroBased => f.write_str("device memory needs ZERO_BASED"),
             Self::NoOnDemandPaging { offered } => {

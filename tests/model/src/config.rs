@@ -158,6 +158,8 @@ pub struct Config {
     pub flow_table: FlowTableNicCap,
     /// The memory on the device, if there is any.
     pub device_memory: DeviceMemCap,
+    /// So many pages of 4 KiB of it, from its start on, are held by other functions of the card.
+    pub memic_held: u32,
 }
 
 impl Config {
@@ -216,6 +218,7 @@ impl Config {
             ethernet: EthernetOffloadCaps::ZERO,
             flow_table: FlowTableNicCap::ZERO,
             device_memory: DeviceMemCap::ZERO,
+            memic_held: 0,
         }
     }
 

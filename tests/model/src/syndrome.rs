@@ -203,6 +203,7 @@ syndromes! {
     MemicSize = 0x000f_0002, BadParam, "ALLOC_MEMIC of no bytes, or of no multiple of the unit";
     MemicAlignment = 0x000f_0003, BadParam, "ALLOC_MEMIC beyond log_max_memic_addr_alignment";
     MemicRange = 0x000f_0004, BadParam, "ALLOC_MEMIC in a range outside the device memory's part of the BAR";
+    MemicWideRange = 0x000f_0008, BadParam, "ALLOC_MEMIC in a range that is not the pages which the memory takes";
     MemicExhausted = 0x000f_0005, NoResources, "no device memory left in the range";
     MemicUnknown = 0x000f_0006, BadResource, "DEALLOC_MEMIC of what was not allocated so";
     MemicBusy = 0x000f_0007, ResourceBusy, "DEALLOC_MEMIC of device memory that memory keys name";

@@ -19,7 +19,8 @@ pub(super) fn alloc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, AllocMem
         return Err(Syndrome::MemicSize.into());
     }
     let log_align = call.input.log_memic_addr_alignment();
-    if log_align > caps.log_max_memic_addr_alignment().saturating_sub(LOG_UNIT) {
+    // Both count from the smallest alignment on (`mlx5_cmd_alloc_memic`).
+    if log_align > caps.log_max_memic_addr_alignment() {
         return Err(Syndrome::MemicAlignment.into());
     }
     let start = call.input.range_start_addr();
@@ -28,11 +29,14 @@ pub(super) fn alloc(device: &mut Device, _: &mut Io<'_>, call: Call<'_, AllocMem
         .map(|end| start..end)
         .filter(|range| device.memic.contains(range))
         .ok_or(Syndrome::MemicRange)?;
+    if device.config.strict && !device.memic.as_drivers_ask(&range, len) {
+        return Err(Syndrome::MemicWideRange.into());
+    }
     if device.memic.used() + len > u64::from(caps.max_memic_size()) {
         return Err(Syndrome::MemicExhausted.into());
     }
-    let align = 1 << (log_align + LOG_UNIT);
-    let place = device.memic.alloc(range, len, align);
+    let align = 1_u64.checked_shl(u32::from(log_align) + u32::from(LOG_UNIT));
+    let place = align.and_then(|align| device.memic.alloc(range, len, align));
     let place = place.ok_or(Syndrome::MemicExhausted)?;
     call.output.set_memic_start_addr(place);
     Ok(())

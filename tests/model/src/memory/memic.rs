@@ -13,10 +13,16 @@ pub(crate) struct Memic {
     bytes: RefCell<Vec<u8>>,
     /// What is allocated: place and length.
     allocated: BTreeMap<u64, u64>,
+    /// So many bytes from the start on are other functions'.
+    held: u64,
 }
 
+/// Size of the pages of which drivers make up the ranges that they ask for, and of the largest pages of a host.
+const PAGE: u64 = 1 << 12;
+const LARGEST_PAGE: u64 = 1 << 16;
+
 impl Memic {
-    pub(crate) fn new(caps: &DeviceMemCap) -> Self {
+    pub(crate) fn new(caps: &DeviceMemCap, held_pages: u32) -> Self {
         let start = caps.memic_bar_start_addr();
         let size = if caps.memic() {
             caps.memic_bar_size()
@@ -27,7 +33,17 @@ impl Memic {
             window: start..start + u64::from(size),
             bytes: RefCell::new(vec![0; size as usize]),
             allocated: BTreeMap::new(),
+            held: u64::from(held_pages) * PAGE,
         }
+    }
+
+    /// Whether a range is one as drivers ask for: the pages, of the host's size, that the memory takes. What a card does with
+    /// another one no source says.
+    pub(crate) fn as_drivers_ask(&self, range: &Range<u64>, len: u64) -> bool {
+        let size = range.end - range.start;
+        (range.start - self.window.start).is_multiple_of(PAGE)
+            && size.is_multiple_of(PAGE)
+            && size < len + LARGEST_PAGE
     }
 
     /// Whether the bus finds it at this place of the BAR.
@@ -65,7 +81,8 @@ impl Memic {
 
     /// Allocates `len` bytes in a part of the window.
     pub(crate) fn alloc(&mut self, range: Range<u64>, len: u64, align: u64) -> Option<u64> {
-        let mut at = range.start.next_multiple_of(align);
+        let first = range.start.max(self.window.start + self.held);
+        let mut at = first.checked_next_multiple_of(align)?;
         for (&start, &taken) in &self.allocated {
             if at + len > start && at < start + taken {
                 at = (start + taken).next_multiple_of(align);
