@@ -121,8 +121,9 @@ fn pkeys(port: &PortAttr) -> u16 {
     }
 }
 
-/// Lanes and the speed of each (`active_width`, `active_speed`): as `mlx5_ib` has them for a port of this rate in Gb/s.
-fn width_and_speed(gbps: u32) -> (u8, u8) {
+/// Lanes and the speed of each (`active_width`, `active_speed`): as `mlx5_ib` has them for a port of this rate in Gb/s. An
+/// Ethernet port that is down has what `mlx5_query_port_roce` begins with.
+fn width_and_speed(link_layer: LinkLayer, gbps: u32) -> (u8, u8) {
     const ONE: u8 = 1;
     const TWO: u8 = 16;
     const FOUR: u8 = 2;
@@ -134,6 +135,7 @@ fn width_and_speed(gbps: u32) -> (u8, u8) {
     const HDR: u8 = 64;
     const NDR: u8 = 128;
     match gbps {
+        0 if link_layer == LinkLayer::Ethernet => (FOUR, QDR),
         0..10 => (ONE, SDR),
         10..25 => (ONE, QDR),
         25..40 => (ONE, EDR),
@@ -179,10 +181,15 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     attr.lid = port.lid;
     attr.sm_lid = port.sm_lid;
     attr.lmc = port.lmc;
-    attr.max_vl_num = 1;
+    // Ethernet ports have no virtual lanes, and `mlx5_query_port_roce` leaves the number 0.
+    attr.max_vl_num = match port.link_layer {
+        LinkLayer::Ethernet => 0,
+        LinkLayer::InfiniBand => 1,
+    };
     attr.sm_sl = port.sm_sl;
     attr.subnet_timeout = port.subnet_timeout;
-    (attr.active_width, attr.active_speed) = width_and_speed(port.rate_mbps / 1000);
+    (attr.active_width, attr.active_speed) =
+        width_and_speed(port.link_layer, port.rate_mbps / 1000);
     attr.link_layer = match port.link_layer {
         LinkLayer::Ethernet => IBV_LINK_LAYER_ETHERNET,
         LinkLayer::InfiniBand => IBV_LINK_LAYER_INFINIBAND,
@@ -613,9 +620,11 @@ mod tests {
             _ => panic!("{code}"),
         };
         for gbps in [10, 25, 40, 50, 56, 100, 200, 400, 800] {
-            let (width, code) = width_and_speed(gbps);
+            let (width, code) = width_and_speed(LinkLayer::Ethernet, gbps);
             assert_eq!(lanes(width) * speed(code), f64::from(gbps), "{gbps}");
         }
+        // `ibv_devinfo -v` of a ConnectX-6 Lx and a ConnectX-5 whose ports are down: 4X (2), 10.0 Gbps (4).
+        assert_eq!(width_and_speed(LinkLayer::Ethernet, 0), (2, 4));
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct Config {
     pub firmware: (u16, u16, u16),
     /// Board identification, as QUERY_ADAPTER gives it.
     pub board_id: [u8; 16],
+    /// The kind of device, as the health buffer names it (`hw_id`).
+    pub hw_id: u32,
     /// The port's link layer.
     pub port_type: PortType,
     /// The port's local identifier, if it is an InfiniBand port.
@@ -96,6 +98,10 @@ pub struct Config {
     pub log_cmdq_stride: u8,
     /// Size of BAR 0.
     pub bar_size: u64,
+    /// Speed of the PCI Express link as its registers code it: 1 is 2.5 GT/s, 2 is 5, 3 is 8, 4 is 16, 5 is 32.
+    pub pcie_speed: u8,
+    /// Width of the PCI Express link.
+    pub pcie_lanes: u8,
     /// Number of MSI-X vectors.
     pub msix_vectors: u16,
     /// Who looks after the MSI-X table.
@@ -174,6 +180,7 @@ impl Config {
             vendor_specific_capability: false,
             firmware: (0, 0, 0),
             board_id: [0; 16],
+            hw_id: 0,
             port_type: PortType::Ethernet,
             lid: 1,
             sm_lid: 1,
@@ -190,6 +197,8 @@ impl Config {
             log_cmdq_size: 0,
             log_cmdq_stride: 0,
             bar_size: 0,
+            pcie_speed: 0,
+            pcie_lanes: 0,
             msix_vectors: 0,
             msix_mode: MsixMode::HostManaged,
             boot_pages: 0,

@@ -28,7 +28,7 @@ fn a_function_comes_up_and_goes_down() {
     let adapter = node.command(&QueryAdapterIn::new()).unwrap();
     assert_eq!(
         &adapter.query_adapter_struct().vsd_contd_psid()[..4],
-        b"BRV_"
+        b"BRV0"
     );
     let held = node.model.pages_held();
     assert_eq!(held, node.given.len());

@@ -7,8 +7,8 @@ use common::Node;
 use connectx_model::{Config, Model, MsixMode};
 use std::time::Duration;
 
-const MSIX_TABLE: u64 = 0x3000;
-const MSIX_PENDING: u64 = 0x4000;
+const MSIX_TABLE: u64 = 0x2000;
+const MSIX_PENDING: u64 = 0x3000;
 
 fn config16(node: &mut Node, at: usize) -> u16 {
     let mut word = [0; 2];

@@ -147,7 +147,7 @@ fn other_functions_are_none_of_its_business() {
     let adapter = node.command(&QueryAdapterIn::new()).unwrap();
     assert_eq!(
         &adapter.query_adapter_struct().vsd_contd_psid()[..4],
-        b"BRV_"
+        b"BRV0"
     );
 }
 

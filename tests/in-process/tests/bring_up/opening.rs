@@ -23,7 +23,7 @@ fn a_function_is_ready_within_nineteen_commands() {
         world.with_model(0, |model| model.pages_held())
     );
     let adapter = device.query_adapter().expect("adapter");
-    assert_eq!(adapter.board_id(), "BRV_0000000001");
+    assert_eq!(adapter.board_id(), "BRV0000000001");
     assert_eq!(device.capabilities().firmware.to_string(), "16.35.4030");
     device.close().expect("orderly");
     assert_nothing_held(&world, "after close");

@@ -32,7 +32,7 @@ fn it_comes_up_on_either_kind_of_port() {
             assert_ne!((port.port_guid, port.node_guid), (0, 0));
             assert_eq!(
                 device.query_adapter().expect("adapter").board_id(),
-                "BRV_0000000001"
+                "BRV0000000001"
             );
             for _ in 0..40 {
                 alloc_pd(&device).expect("objects without pages of this host");

@@ -3,8 +3,8 @@
 use crate::device::Device;
 use crate::health::{INTERFACE_DISABLED, INTERFACE_FULL, INTERFACE_RESET};
 
-/// Offset of the first byte behind the init segment.
-pub(crate) const END: u64 = 0x3000;
+/// Offset of the first byte behind the init segment, where the MSI-X table begins.
+pub(crate) const END: u64 = 0x2000;
 
 const COMMAND_INTERFACE_REVISION: u32 = 5;
 const ADDRESS_HIGH: u64 = 0x010;
@@ -43,8 +43,6 @@ impl Device {
             0x1010 => self.health.counter(),
             0x1040 => (self.real_time() >> 32) as u32,
             0x1044 => self.real_time() as u32,
-            0x2000 => (timer >> 32) as u32,
-            0x2004 => timer as u32,
             _ => 0,
         }
     }
@@ -57,7 +55,7 @@ impl Device {
         match offset - HEALTH {
             0x2c if left == 0 => (self.now - self.started).as_secs() as u32,
             0x30 if left == 0 => u32::from(major) << 24 | u32::from(minor) << 16 | u32::from(sub),
-            0x34 if left == 0 => 0x0000_020d,
+            0x34 if left == 0 => self.config.hw_id,
             _ => left,
         }
     }
@@ -78,8 +76,6 @@ impl Device {
                     rung = others;
                 }
             }
-            // Clears the legacy interrupt, which this function does not have.
-            0x200c => {}
             _ => {
                 log::debug!("write of {value:#x} to the init segment at {offset:#x}");
                 self.stats.bad_accesses += 1;

@@ -3,7 +3,7 @@
 
 use crate::bus::icmd::Mailbox;
 use crate::bus::vsc::{self, Vsc};
-use crate::config::{Config, MsixMode};
+use crate::config::{Config, MsixMode, PortType};
 
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u16 = 0x2;
@@ -13,13 +13,14 @@ const BAR0: usize = 0x10;
 const PM: usize = 0x40;
 const PCIE: usize = 0x60;
 const DEVICE_CONTROL: usize = PCIE + 0x08;
-const MSIX: usize = 0xa0;
+const MSIX: usize = 0x9c;
 const MSIX_CONTROL: usize = MSIX + 2;
 const VSC: usize = 0xc0;
-/// BAR 0 page of the MSI-X table; the pending bits lie in the page behind it.
-pub(crate) const MSIX_TABLE: u64 = 0x3000;
+/// BAR 0 page of the MSI-X table, as every card has it whose `lspci` is published. Linux's `struct mlx5_init_seg` has its last
+/// registers there (`ieee1588_clk`, `clr_intx`), which its driver does not use.
+pub(crate) const MSIX_TABLE: u64 = 0x2000;
 /// BAR 0 page of the pending bits.
-pub(crate) const MSIX_PENDING: u64 = 0x4000;
+pub(crate) const MSIX_PENDING: u64 = 0x3000;
 
 /// What a configuration write asks for beyond storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,12 @@ impl Pci {
         put(0x02, &config.device_id.to_le_bytes());
         // Status: there is a capability list.
         put(0x06, &0x0010u16.to_le_bytes());
-        // Class 0x020000, Ethernet controller.
-        put(0x08, &[0x00, 0x00, 0x00, 0x02]);
+        // Class 0x020000, Ethernet controller, or 0x020700, InfiniBand controller.
+        let subclass = match config.port_type {
+            PortType::Ethernet => 0x00,
+            PortType::InfiniBand => 0x07,
+        };
+        put(0x08, &[0x00, 0x00, subclass, 0x02]);
         put(0x0c, &[0x10]);
         // BAR 0: memory, 64 bits, prefetchable.
         put(BAR0, &[0x0c]);
@@ -86,25 +91,27 @@ impl Pci {
             // The physical function's SR-IOV capability enables memory for all of them. vfio-pci, which emulates the bit,
             // starts with it set.
             put(COMMAND, &COMMAND_MEMORY.to_le_bytes());
-            put(0x34, &[PCIE as u8]);
         } else {
-            put(0x34, &[PM as u8]);
-            // Power management, version 3, no power states but D0 and D3hot.
-            put(PM, &[0x01, PCIE as u8, 0x03, 0x00, 0x08, 0x00, 0x00, 0x00]);
+            // Power management, version 3, no power states but D0 and D3hot: the last one in the list.
+            put(PM, &[0x01, 0x00, 0x03, 0x00, 0x08, 0x00, 0x00, 0x00]);
         }
+        let last = if config.is_virtual() { 0 } else { PM as u8 };
+        put(0x34, &[PCIE as u8]);
         // PCI Express endpoint, version 2; function reset in the device capabilities.
         put(PCIE, &[0x10, MSIX as u8, 0x02, 0x00]);
         put(PCIE + 0x04, &(1u32 << 28 | 0x8002).to_le_bytes());
         put(DEVICE_CONTROL, &0x2810u16.to_le_bytes());
-        // Link: 8 GT/s, 16 lanes.
-        put(PCIE + 0x0c, &0x0000_0103u32.to_le_bytes());
-        put(PCIE + 0x12, &0x1103u16.to_le_bytes());
-        put(PCIE + 0x2c, &0x0000_000eu32.to_le_bytes());
+        // The link: what it can do, what it does, and every speed up to the best.
+        let (speed, lanes) = (config.pcie_speed & 0xf, config.pcie_lanes & 0x3f);
+        let link = u16::from(lanes) << 4 | u16::from(speed);
+        put(PCIE + 0x0c, &u32::from(link).to_le_bytes());
+        put(PCIE + 0x12, &(1 << 12 | link).to_le_bytes());
+        put(PCIE + 0x2c, &((2u32 << speed) - 2).to_le_bytes());
         let vectors = usize::from(config.msix_vectors.clamp(1, 256));
-        put(MSIX, &[0x11, 0x00]);
+        put(MSIX, &[0x11, last]);
         if config.vendor_specific_capability {
             put(MSIX + 1, &[VSC as u8]);
-            put(VSC, &[vsc::ID, 0, vsc::LEN as u8, 0]);
+            put(VSC, &[vsc::ID, last, vsc::LEN as u8, 0]);
         }
         put(MSIX_CONTROL, &(vectors as u16 - 1).to_le_bytes());
         put(MSIX + 4, &(MSIX_TABLE as u32).to_le_bytes());

@@ -248,6 +248,7 @@ fn function(config: &mut Config, field: &str, value: &str) -> Result<(), String>
             to.ok_or("longer than 16 characters")?
                 .copy_from_slice(value.as_bytes());
         }
+        "hw_id" => config.hw_id = small(value)?,
         "device_id" => config.device_id = small(value)?,
         "virtual_device_id" => config.virtual_device_id = small(value)?,
         "embedded_cpu" => config.embedded_cpu = small::<u8>(value)? != 0,
@@ -258,6 +259,8 @@ fn function(config: &mut Config, field: &str, value: &str) -> Result<(), String>
         "log_cmdq_size" => config.log_cmdq_size = small(value)?,
         "log_cmdq_stride" => config.log_cmdq_stride = small(value)?,
         "bar_size" => config.bar_size = number(value)?,
+        "pcie_speed" => config.pcie_speed = small(value)?,
+        "pcie_lanes" => config.pcie_lanes = small(value)?,
         "msix_vectors" => config.msix_vectors = small(value)?,
         "boot_pages" => config.boot_pages = small(value)?,
         "init_pages" => config.init_pages = small(value)?,
