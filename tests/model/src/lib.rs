@@ -35,7 +35,7 @@
 //! | flow steering | frames received and frames sent by Ethernet queues: tables with levels, roots and misses, groups, entries, counters alone and in bulk, changes to headers by setting and adding; headers with two VLAN tags, IPv6 extension headers, fragments, and those inside VXLAN and GRE; RoCE's packets, received and sent, by headers, opcode and queue pair, without changes to them | changes to RDMA's packets, packets of InfiniBand ports, fields copied into others, registers between tables |
 //! | quirks ([`Quirks`]) | commands late and out of order, pages asked for and offered at any moment, late events, late and repeated interrupts, rests between bursts of work, turns of any length | |
 //! | requests that no driver in the field makes | counted ([`Stats::unknown_answers`]), logged, fatal if configured so | what cards answer, which is not known |
-//! | faults | commands failed, delayed, dropped, corrupted, their events lost; pages wanted without end; health errors; vanishing | |
+//! | faults | commands failed, delayed, dropped, corrupted, half answered, their events lost; pages wanted without end; health errors and vanishing, at any time or at a command | |
 
 mod bus;
 mod caps;

@@ -38,6 +38,28 @@ pub enum Status {
     BadOutputLength = 0x51,
 }
 
+impl Status {
+    /// Every one.
+    pub const ALL: [Self; 16] = [
+        Self::Ok,
+        Self::InternalError,
+        Self::BadOp,
+        Self::BadParam,
+        Self::BadSystemState,
+        Self::BadResource,
+        Self::ResourceBusy,
+        Self::Limit,
+        Self::BadResourceState,
+        Self::BadIndex,
+        Self::NoResources,
+        Self::BadQpState,
+        Self::BadPacket,
+        Self::BadSize,
+        Self::BadInputLength,
+        Self::BadOutputLength,
+    ];
+}
+
 macro_rules! syndromes {
     ($($Name:ident = $value:literal, $Status:ident, $text:literal;)*) => {
         /// One place that refuses a command.

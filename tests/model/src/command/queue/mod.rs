@@ -10,6 +10,7 @@ use crate::fault::CommandFault;
 use crate::objects::eq::event;
 use crate::syndrome::{Reject, Syndrome};
 use bareverbs_firmware_cmds::cmdq::xor;
+use bareverbs_firmware_cmds::dump::opcode_name;
 
 const ENTRY: usize = 64;
 /// `type`: the entry and its mailboxes are in the host's memory.
@@ -130,6 +131,9 @@ impl Device {
         } else {
             self.faults.strike(opcode, op_mod)
         };
+        if let Some(fault) = fault {
+            log::info!("command {}: {fault:?}", opcode_name(opcode));
+        }
         output.clear();
         output.resize(outlen, 0);
         match fault {
@@ -138,6 +142,15 @@ impl Device {
                 return Outcome::Later(Slot::Pending(self.now + time));
             }
             Some(CommandFault::Drop) => return Outcome::Later(Slot::Lost),
+            Some(CommandFault::Health(syndrome)) => {
+                self.health.fail(syndrome, 0);
+                return Outcome::Later(Slot::Lost);
+            }
+            Some(CommandFault::Vanish) => {
+                log::error!("the card falls off the bus");
+                self.health.vanished = true;
+                return Outcome::Later(Slot::Lost);
+            }
             Some(CommandFault::Delivery(status)) => {
                 return self.refuse(io, number, entry, status, event);
             }
@@ -173,6 +186,7 @@ impl Device {
                     *byte ^= with;
                 }
             }
+            Some(CommandFault::Half) => output.truncate(output.len() / 8 * 4),
             _ => {}
         }
         // The queue's own event queue is made by a command that is still polled, and gone with the one that destroys it.

@@ -1,5 +1,7 @@
 //! Faults as data: when this happens, do that.
 
+pub mod setting;
+
 use crate::syndrome::Status;
 use core::time::Duration;
 
@@ -28,8 +30,14 @@ pub enum CommandFault {
         /// Mask.
         with: u8,
     },
+    /// It is executed, and only the first half of the answer, in whole words, is written.
+    Half,
     /// It is executed and answered, but the event queue entry is lost.
     LoseEvent,
+    /// The firmware stops with this health syndrome, and neither executes nor answers it.
+    Health(u8),
+    /// The card falls off the bus, and neither executes nor answers it.
+    Vanish,
 }
 
 /// When a command fault strikes.
@@ -78,6 +86,8 @@ impl CommandRule {
 pub struct Faults {
     /// Command faults; the first rule that strikes is the one that counts.
     pub commands: Vec<CommandRule>,
+    /// The opcodes that were struck, with what happened to them.
+    pub struck: Vec<(u16, CommandFault)>,
     /// Pages that QUERY_PAGES asks for beyond what the card is configured with.
     pub extra_boot_pages: u32,
     /// The same for the second stage.
@@ -110,6 +120,7 @@ impl Faults {
             }
         }
         self.commands.retain(|rule| rule.times > 0);
+        self.struck.extend(struck.map(|fault| (opcode, fault)));
         struck
     }
 }
@@ -131,5 +142,6 @@ mod tests {
             .into();
         assert_eq!(struck, [false, false, true, true, false]);
         assert!(faults.commands.is_empty());
+        assert_eq!(faults.struck, [(0x500, CommandFault::Drop); 2]);
     }
 }
