@@ -6,6 +6,7 @@ mod connections;
 mod datagrams;
 mod dc;
 mod ece;
+mod every_command;
 mod extended;
 mod faults;
 mod frames;
