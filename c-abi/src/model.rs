@@ -13,8 +13,9 @@ use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::DevicePlatform;
 use connectx_model::Config;
+use connectx_model::fault::setting as fault;
 use connectx_model::link::datagram::{Address, Wire};
-use connectx_model::link::setting::{self, Fault};
+use connectx_model::link::setting;
 use connectx_model::link::stream::{Connection, Wish};
 use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
@@ -114,13 +115,9 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
         Some(seed) => seed.parse().map_err(failed(settings::FAULT_SEED, &seed))?,
         None => RandomState::new().hash_one(std::process::id()),
     };
-    let mut rates = setting::none();
-    if let Some(faults) = settings::value(settings::FAULT) {
-        for fault in faults.split(',') {
-            let fault: Fault = fault.parse().map_err(failed(settings::FAULT, fault))?;
-            fault.apply(&mut rates);
-        }
-        log::warn!("faults {faults}, {}={seed}", settings::FAULT_SEED);
+    let faults = settings::parsed(settings::FAULT, fault::list)?.unwrap_or_default();
+    if !faults.is_empty() {
+        log::warn!("faults {faults:?}, {}={seed}", settings::FAULT_SEED);
     }
     let cable_out = settings::parsed(settings::CABLE_OUT_AFTER, setting::time)?;
     let cable_out_for = settings::parsed(settings::CABLE_OUT_FOR, setting::time)?;
@@ -140,8 +137,13 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     world.with_wire(|wire| {
         // What arrives was damaged where it came from, if it was to be.
         wire.spare(count);
-        wire.set_rates(rates);
+        wire.set_rates(fault::rates(&faults));
     });
+    for index in 0..count {
+        world.with_model(index, |model| {
+            fault::arm(&faults, index, model.faults_mut());
+        });
+    }
     if let Some(after) = cable_out {
         let world = world.clone();
         thread::Builder::new()

@@ -36,8 +36,9 @@ pub const PKEY: &str = "BAREVERBS_PKEY";
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
 pub const LOG: &str = "BAREVERBS_LOG";
-/// Faults of the frames that the models send, as the examples' `--fault` has them: `loss=0.01,latency=50us`.
-pub const FAULT: &str = "BAREVERBS_FAULT";
+/// What goes wrong on the models, as the examples' `--fault` has it, with semicolons between several:
+/// `loss=0.01,latency=50us;command=CREATE_QP,nth=3,status=BAD_PARAM`.
+pub const FAULT: &str = bareverbs_node::FAULT_VARIABLE;
 /// Decides which frames.
 pub const FAULT_SEED: &str = "BAREVERBS_FAULT_SEED";
 /// When the cables of the models are pulled out, as in `5s`, counted from the first device that is opened.

@@ -185,10 +185,12 @@ fn rebind(arguments: &Arguments) -> Result<()> {
 
 /// A world with a card that is not there.
 fn world(arguments: &Arguments, vectors: u16) -> World {
-    Builder::new()
+    let world = Builder::new()
         .function(card(arguments))
         .interrupts(vectors)
-        .threaded()
+        .threaded();
+    arguments.model.damage(&world, 1, 0);
+    world
 }
 
 /// Its tests need no cable, and it has none then.

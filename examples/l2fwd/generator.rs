@@ -79,6 +79,11 @@ impl Bed {
         }
     }
 
+    /// The worlds of the forwarder's ports, which are function 1 of each.
+    pub(crate) fn worlds(&self) -> &[Arc<World>; 2] {
+        &self.worlds
+    }
+
     /// Forwards, and sends a stream each way through the forwarder.
     pub(crate) fn run(
         &self,

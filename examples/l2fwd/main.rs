@@ -92,7 +92,7 @@ impl Options {
         }
         match self.devices.names[..] {
             [DeviceName::Model] => {
-                let model = self.devices.model;
+                let model = &self.devices.model;
                 if model.port() == ModelPort::Infiniband {
                     return Err("--model-port: frames need Ethernet ports".into());
                 }
@@ -103,11 +103,11 @@ impl Options {
                     seed: 1,
                     foreign: false,
                 };
-                let passed = Bed::with(|unit| Config::card(model.card(), unit)).run(
-                    &self.forwarding(),
-                    stream,
-                    show,
-                )?;
+                let bed = Bed::with(|unit| Config::card(model.card(), unit));
+                for world in bed.worlds() {
+                    model.damage(world, 2, 1);
+                }
+                let passed = bed.run(&self.forwarding(), stream, show)?;
                 println!("{passed}");
                 Ok(())
             }

@@ -289,8 +289,10 @@ fn lines_that_make_no_sense_are_refused() {
         "--card connectx-3",
         "--link unix:/a",
         "--pcap file",
-        "--fault loss=0.1",
         "--fault-seed 1",
+        "--fault command=CREATE_QP",
+        "--fault command=CREATE_QP,dropped --fault-seed 1",
+        "--device vfio:0:0.0 --fault command=CREATE_QP,dropped",
         "--vlan 0",
         "--vlan 4095",
         "--prefix 256",
@@ -310,6 +312,9 @@ fn lines_that_make_no_sense_are_refused() {
         let line = format!("{link} {more}");
         parse_line(&options(), &line).expect_err(&line);
     }
+    let line =
+        "--fault loss=0.1 --fault command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71";
+    parse_line(&options(), line).expect(line);
     let line =
         format!("{link} --pcap file --fault loss=0.1,delay=0.1 --fault corrupt=0 --fault-seed 1");
     parse_line(&options(), &line).expect(&line);

@@ -86,7 +86,8 @@ pub use event_channel::EventChannel;
 pub use handle::{NodeGone, NodeHandle};
 pub use link::wait_for_link;
 pub use node::{
-    About, AsyncCm, Cm, DEFAULT_PKEY, LINK_VARIABLE, Node, Options, PORT_VARIABLE, UNIT_VARIABLE,
+    About, AsyncCm, Cm, DEFAULT_PKEY, FAULT_VARIABLE, LINK_VARIABLE, Node, Options, PORT_VARIABLE,
+    UNIT_VARIABLE,
 };
 pub use page_chunks::PageChunks;
 pub use pair::Pair;

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use bareverbs_in_process::Builder;
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use connectx_model::Config;
+use connectx_model::fault::setting as fault;
 use connectx_model::link::datagram::{self, Wire};
 use connectx_model::link::stream::{Connection, Wish};
 
 use crate::address::{Host, NodeAddress};
 use crate::error::Error;
-use crate::node::{LINK_VARIABLE, Options, UNIT_VARIABLE};
+use crate::node::{FAULT_VARIABLE, LINK_VARIABLE, Options, UNIT_VARIABLE};
 use crate::platform::DevicePlatform;
 
 /// Models with these numbers, at the ends of a cable, or on InfiniBand in a subnet.
-pub(crate) fn models<const N: usize>(options: Options, numbers: [u8; N]) -> [DevicePlatform; N] {
+pub(crate) fn models<const N: usize>(
+    options: Options,
+    numbers: [u8; N],
+) -> Result<[DevicePlatform; N], Error> {
     platforms(options, numbers, None)
 }
 
@@ -49,8 +53,8 @@ pub(crate) fn model(options: Options, address: NodeAddress) -> Result<DevicePlat
         open()
     })?;
     let [model] = match plugged {
-        Some((number, wire)) => platforms(options, [number], Some(wire)),
-        None => platforms(options, [own], None),
+        Some((number, wire)) => platforms(options, [number], Some(wire))?,
+        None => platforms(options, [own], None)?,
     };
     Ok(model)
 }
@@ -59,7 +63,8 @@ fn platforms<const N: usize>(
     options: Options,
     numbers: [u8; N],
     wire: Option<Wire>,
-) -> [DevicePlatform; N] {
+) -> Result<[DevicePlatform; N], Error> {
+    let faults = variable(FAULT_VARIABLE, fault::list)?.unwrap_or_default();
     let mut builder = match options.infiniband {
         false => Builder::new(),
         true => Builder::with_link(
@@ -78,7 +83,13 @@ fn platforms<const N: usize>(
         builder = builder.exit(wire);
     }
     let world = Arc::new(builder.interrupts(options.interrupts.into()).threaded());
-    std::array::from_fn(|index| DevicePlatform::model(&world, index))
+    world.with_wire(|wire| wire.set_rates(fault::rates(&faults)));
+    Ok(std::array::from_fn(|index| {
+        world.with_model(index, |model| {
+            fault::arm(&faults, index, model.faults_mut());
+        });
+        DevicePlatform::model(&world, index)
+    }))
 }
 
 /// The number of a model by its node's address: the last byte, so that the models of two processes differ.

@@ -100,6 +100,10 @@ pub const LINK_VARIABLE: &str = "BAREVERBS_LINK";
 /// LID. If it is not set, the number is the last byte of the node's IP address, or another one that a switch gives.
 pub const UNIT_VARIABLE: &str = "BAREVERBS_UNIT";
 
+/// The environment variable that says what goes wrong on device models: faults of frames and of firmware commands, as the
+/// examples' `--fault` has them, with semicolons between several.
+pub const FAULT_VARIABLE: &str = "BAREVERBS_FAULT";
+
 impl Options {
     /// The default ones, with ports of models as the environment has them ([`PORT_VARIABLE`]).
     ///

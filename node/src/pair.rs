@@ -146,7 +146,7 @@ impl Pair {
 
 #[cfg(feature = "model")]
 fn models(options: Options) -> Result<[DevicePlatform; 2], Error> {
-    Ok(crate::models::models(options, [1, 2]))
+    crate::models::models(options, [1, 2])
 }
 
 #[cfg(not(feature = "model"))]

@@ -1,6 +1,7 @@
 //! Options that damage what the models send: loss, delay, and cables that are pulled out.
 
 use bpaf::Bpaf;
+use connectx_model::fault::setting as fault;
 use connectx_model::link::setting::{self, Fault};
 
 /// Damage to the frames that the program's device models send. Frames that arrive are not touched: give the options to
@@ -26,9 +27,10 @@ pub struct Impairment {
     /// Every frame comes so much later, as in 50us, 5ms or 1s.
     #[bpaf(long, argument::<String>("TIME"), last, parse(|text| check("latency", text)), optional)]
     delay: Option<String>,
-    /// Any of them in one list, in the words of the examples' --fault: loss=0.01,latency=50us,…
-    #[bpaf(long, argument::<String>("KIND=VALUE,..."), last, parse(faults), optional)]
-    fault: Option<String>,
+    /// Any of them in one list, in the words of the examples' --fault: loss=0.01,latency=50us,… Or a fault of a firmware
+    /// command of the models: command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71; docs/impairment.md has all words.
+    #[bpaf(long, argument::<String>("KIND=VALUE,..."), parse(faults), many)]
+    fault: Vec<String>,
     /// Decides which frames; the library's log says which number it took without.
     #[bpaf(argument("NUMBER"), last, optional)]
     fault_seed: Option<u64>,
@@ -54,7 +56,7 @@ impl Impairment {
             .into_iter()
             .filter_map(|(name, value)| Some(format!("{name}={}", value?)));
         let faults: Vec<String> = self.fault.into_iter().chain(single).collect();
-        let faults = (!faults.is_empty()).then(|| faults.join(","));
+        let faults = (!faults.is_empty()).then(|| faults.join(";"));
         let seed = self.fault_seed.map(|seed| seed.to_string());
         [
             ("BAREVERBS_FAULT", faults),
@@ -75,9 +77,7 @@ fn check(name: &str, value: String) -> Result<String, String> {
 }
 
 fn faults(list: String) -> Result<String, String> {
-    for fault in list.split(',') {
-        fault.parse::<Fault>()?;
-    }
+    list.parse::<fault::Setting>()?;
     Ok(list)
 }
 
@@ -104,13 +104,24 @@ mod tests {
         let wanted = [
             (
                 "BAREVERBS_FAULT",
-                "duplicate=1%,loss=1%,reorder=0.002,latency=50us",
+                "duplicate=1%;loss=1%;reorder=0.002;latency=50us",
             ),
             ("BAREVERBS_FAULT_SEED", "7"),
             ("BAREVERBS_CABLE_OUT_AFTER", "2s"),
         ]
         .map(|(name, value)| (name, value.to_owned()));
         assert_eq!(parse(line).unwrap(), wanted);
+    }
+
+    #[test]
+    fn commands_fail_beside_frames() {
+        let command = "command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71";
+        let environment = parse(&format!(
+            "--fault {command} --fault vanish,command=2ERR_QP --loss 1%"
+        ));
+        let wanted = format!("{command};vanish,command=2ERR_QP;loss=1%");
+        assert_eq!(environment, Ok(vec![("BAREVERBS_FAULT", wanted.clone())]));
+        assert_eq!(fault::list(&wanted).map(|list| list.len()), Ok(3));
     }
 
     #[test]
@@ -122,6 +133,8 @@ mod tests {
             "--delay 50",
             "--delay 5s",
             "--fault loss=1%,lose=1%",
+            "--fault loss=1%;loss=2%",
+            "--fault command=CREATE_QP",
             "--cable-out-after soon",
             "--cable-out-for 1s",
         ] {

@@ -31,7 +31,7 @@ pub struct Devices {
 
 /// A program says this about options of the model that are given with a card.
 pub const ONLY_MODELS: &str =
-    "--card and --model-port are for the model, and --device names a card";
+    "--card, --model-port and --fault are for the model, and --device names a card";
 
 impl Devices {
     /// Returns true for the device model.

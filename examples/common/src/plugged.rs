@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bareverbs_command_line::{EMPTY, List, Named, concat, is_path};
+use bareverbs_command_line::{EMPTY, Named, is_path};
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::{DevicePlatform, PORT_VARIABLE};
 use bpaf::Bpaf;
+use connectx_model::fault::setting::{self, Setting};
 use connectx_model::link::datagram::{Address, Wire};
-use connectx_model::link::setting::{self, Fault, Shown};
+use connectx_model::link::setting::Shown;
 use connectx_model::link::{Cable, Link};
 use connectx_model::pcap::{Capture, PAGE};
 use connectx_model::{Card, Config};
@@ -49,7 +50,10 @@ impl fmt::Display for ModelPort {
 }
 
 /// What the model is.
-#[derive(Bpaf, Debug, Clone, Copy)]
+#[derive(Bpaf, Debug, Clone)]
+#[bpaf(
+    guard(|it| it.frames_are_damaged() || it.fault_seed.is_none(), "--fault-seed needs --fault of frames")
+)]
 pub struct Model {
     /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
     /// connectx-5, which is the default, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
@@ -59,12 +63,51 @@ pub struct Model {
     /// set up as by a subnet manager, and in the group of IP over InfiniBand.
     #[bpaf(long, env(PORT_VARIABLE), argument("LAYER"), last, optional)]
     model_port: Option<ModelPort>,
+    /// With --device model: what goes wrong, of frames or of firmware commands.
+    ///
+    /// Frames that the ports send: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to 1), and
+    /// max-delay with the longest delay, as in loss=0.01,delay=0.1,max-delay=5ms.
+    ///
+    /// A command, as in command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71. Which: command=NAME, =NUMBER or =any,
+    /// and of these op-mod=NUMBER; the nth=NUMBER from the program's start (1 if not given), and times=NUMBER in a row; of
+    /// function=0 (the server's, or the only one) or 1. What happens, one of status=NAME with syndrome=NUMBER,
+    /// delivery=NUMBER, late=TIME, dropped, never-answered (it is executed), half (an answer), event-lost, health=SYNDROME,
+    /// vanish.
+    #[bpaf(long("fault"), argument::<Setting>("KIND=VALUE,..."), many)]
+    faults: Vec<Setting>,
+    /// Decides which frames; printed, and random if not given.
+    #[bpaf(argument("FAULT_SEED"), last, optional)]
+    fault_seed: Option<u64>,
 }
 
 impl Model {
-    /// Returns true if the card or the link layer of its port was asked for.
+    /// Returns true if the card, the link layer of its port or a fault was asked for.
     pub fn is_given(&self) -> bool {
-        self.card.is_some() || self.model_port.is_some()
+        self.card.is_some() || self.model_port.is_some() || !self.faults.is_empty()
+    }
+
+    fn frames_are_damaged(&self) -> bool {
+        self.faults.iter().any(Setting::is_of_frames)
+    }
+
+    /// Decides which frames are damaged, if some are.
+    fn seed(&self) -> u64 {
+        let seed = self.fault_seed;
+        seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()))
+    }
+
+    /// Sets the faults of a world whose frames `seed` chooses.
+    pub fn damage(&self, world: &World, functions: usize, seed: u64) {
+        let rates = setting::rates(&self.faults);
+        if self.frames_are_damaged() {
+            eprintln!("faults {}, --fault-seed {seed}", Shown(rates));
+        }
+        world.with_wire(|wire| wire.set_rates(rates));
+        for index in 0..functions {
+            world.with_model(index, |model| {
+                setting::arm(&self.faults, index, model.faults_mut());
+            });
+        }
     }
 
     /// The card that it is.
@@ -96,21 +139,19 @@ impl Model {
 
     /// Two of them, numbers 1 and 2, joined.
     pub fn pair(&self, interrupts: bool) -> [DevicePlatform; 2] {
-        let builder = Builder::with_link(self.network(), 0)
+        let seed = self.seed();
+        let builder = Builder::with_link(self.network(), seed)
             .function(self.config(1))
             .function(self.config(2));
         let world = Arc::new(builder.interrupts(interrupts.into()).threaded());
+        self.damage(&world, 2, seed);
         [0, 1].map(|index| DevicePlatform::model(&world, index))
     }
 }
 
 /// What the port of the model is plugged into, if not into another one's.
 #[derive(Bpaf, Debug, Clone)]
-#[bpaf(
-    guard(|it| it.link.is_some() || it.pcap.is_none(), "--pcap needs --link"),
-    guard(|it| it.link.is_some() || it.faults.is_empty(), "--fault needs --link"),
-    guard(|it| !it.faults.is_empty() || it.fault_seed.is_none(), "--fault-seed needs --fault")
-)]
+#[bpaf(guard(|it| it.link.is_some() || it.pcap.is_none(), "--pcap needs --link"))]
 pub struct Plugged {
     /// With --device model and one end: the wire that leads to the other end, unix:LOCAL,REMOTE (paths) or
     /// udp:LOCAL,REMOTE (HOST:PORT each). Every datagram is an Ethernet frame, as QEMU's -netdev dgram has them.
@@ -119,18 +160,11 @@ pub struct Plugged {
     /// Record what passes that wire, in this pcap file; it is whole whenever the process is killed.
     #[bpaf(long, argument("FILE"), last, guard(is_path, EMPTY), optional)]
     pcap: Option<PathBuf>,
-    /// Faults of frames on that wire: loss, duplicate, reorder, delay or corrupt with its share of the frames (0.001 to
-    /// 1), and max-delay with the longest delay, as in loss=0.01,delay=0.1,max-delay=5ms.
-    #[bpaf(long("fault"), argument::<List<Fault>>("KIND=VALUE"), many, map(concat))]
-    faults: Vec<Fault>,
-    /// Decides which frames; printed, and random if not given.
-    #[bpaf(argument("FAULT_SEED"), last, optional)]
-    fault_seed: Option<u64>,
 }
 
 impl Plugged {
     /// The world around a model that is number `unit`: its MAC address is 02:c9:00:00:00:UNIT.
-    pub fn world(&self, model: Model, unit: u8, interrupts: bool) -> Result<World> {
+    pub fn world(&self, model: &Model, unit: u8, interrupts: bool) -> Result<World> {
         let address = self.link.as_ref().ok_or(
             "on the model both ends run in one process: leave -s and -c away, say with --link where the other end is, or \
              name a card with --device vfio:BDF",
@@ -147,21 +181,13 @@ impl Plugged {
             }
             None => model.network(),
         };
-        let mut rates = setting::none();
-        for fault in &self.faults {
-            fault.apply(&mut rates);
-        }
-        let seed = self.fault_seed;
-        let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-        if !self.faults.is_empty() {
-            eprintln!("faults {}, --fault-seed {seed}", Shown(rates));
-        }
+        let seed = model.seed();
         let world = Builder::with_link(link, seed)
             .function(model.config(unit))
             .exit(wire)
             .interrupts(u16::from(interrupts))
             .threaded();
-        world.with_wire(|wire| wire.set_rates(rates));
+        model.damage(&world, 1, seed);
         Ok(world)
     }
 }

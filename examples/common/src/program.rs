@@ -257,7 +257,7 @@ impl Cards {
                 // They differ, so that two processes can be wired together.
                 let unit = if let Roles::Server(_) = roles { 1 } else { 2 };
                 let world = Arc::new(self.nodes.plugged.world(
-                    self.nodes.devices.model,
+                    &self.nodes.devices.model,
                     unit,
                     self.nodes.interrupts,
                 )?);

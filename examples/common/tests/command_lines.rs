@@ -203,11 +203,50 @@ fn a_card_that_is_not_there_is_named_and_no_model_takes_its_place() {
 #[test]
 fn options_of_the_model_are_refused_with_a_card() {
     for (name, program) in tools().filter(|(_, program)| program.uses_devices) {
-        for option in [["--card", "connectx-7"], ["--model-port", "infiniband"]] {
+        for option in [
+            ["--card", "connectx-7"],
+            ["--model-port", "infiniband"],
+            ["--fault", "command=NOP,dropped"],
+        ] {
             let said = program.run(&[&["--device", NOWHERE][..], &option].concat());
             assert_eq!((said.code, &*said.out), (Some(2), ""), "{name}: {said:?}");
         }
     }
+}
+
+/// Faults of commands reach the model of every program: bring-up fails as the line says.
+#[test]
+fn a_command_fails_as_the_command_line_says() {
+    const FAULT: &str = "command=INIT_HCA,status=LIM_ERR,syndrome=0x3c5a71";
+    let mut tried = 0;
+    for (name, program) in tools().filter(|(_, program)| program.uses_devices) {
+        let help = program.run(&["--help"]).out;
+        let takes = options(&help)
+            .iter()
+            .any(|(option, _)| *option == "--fault");
+        // These two manage a subnet, which a model alone does not have.
+        assert_eq!(takes, !["migration", "subnet"].contains(&name), "{name}");
+        if !takes {
+            continue;
+        }
+        let words: &[&str] = match name {
+            "devinfo" => &["--selftest", "--fault", FAULT],
+            _ => &["--fault", FAULT],
+        };
+        let said = program.run(words);
+        assert_eq!(said.code, Some(1), "{name}: {said:?}");
+        for what in ["INIT_HCA", "LIM_ERR", "0x3c5a71"] {
+            assert!(
+                said.err.contains(what) || said.out.contains(what),
+                "{name}: {said:?}"
+            );
+        }
+        let said = program.run(&["--fault", "command=INIT_HCA,status=LIMERR"]);
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{name}: {said:?}");
+        assert!(said.err.contains("LIM_ERR"), "{name}: {said:?}");
+        tried += 1;
+    }
+    assert!(tried >= 15, "{tried}");
 }
 
 /// A value that an option takes, by what its help calls it.

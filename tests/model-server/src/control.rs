@@ -12,19 +12,22 @@
 //! | `pages FUNCTION COUNT` | the next object costs this many pages more |
 //! | `loss RATE`, `duplicate RATE`, `reorder RATE`, `delay RATE`, `corrupt RATE` | the faults of frames from here on, as a share of 1 |
 //! | `max-delay TIME` | how late they may come, as in 20us, 1ms or 2s |
-//! | `faults off` | no more faults of frames |
+//! | `fault SETTING` | a fault of a firmware command from here on, as `--fault` has it: `fault command=CREATE_QP,dropped,function=0` |
+//! | `faults off` | no more faults of frames and commands |
 //! | `faults` | logs what is in force and what it did |
 //! | `state FUNCTION` | prints what the function did since power-on, and what it could reach now |
 
 use crate::world::{Function, World};
+use connectx_model::fault::setting::Setting;
 use connectx_model::link::setting::{self, Fault, Shown};
 use connectx_model::{Settings, TrafficClass};
 use std::fmt;
 use std::io::{self, Write};
 
 /// What a line asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
+    Command(Setting),
     Card(usize, Mishap),
     Cable(usize, u8, bool),
     Busy(u32),
@@ -76,6 +79,13 @@ fn parse(line: &str) -> Result<Event, String> {
             let eighths = eighths.parse().map_err(|_| "how warm?")?;
             (function, Mishap::Temperature(sensor, eighths))
         }
+        ["fault", setting] => {
+            let setting: Setting = setting.parse()?;
+            return match setting.is_of_frames() {
+                true => Err("frames have lines of their own, such as loss 0.1".into()),
+                false => Ok(Event::Command(setting)),
+            };
+        }
         ["faults", "off"] => return Ok(Event::FaultsOff),
         ["faults"] => return Ok(Event::Faults),
         ["state", function] => {
@@ -122,7 +132,19 @@ fn obey(world: &World, event: Event) -> Result<(), String> {
                 .ok_or("there is no switch of InfiniBand's".into());
         }
         Event::Link(fault) => world.set_faults(|rates| fault.apply(rates)),
-        Event::FaultsOff => world.set_faults(|rates| *rates = setting::none()),
+        Event::Command(setting) => {
+            log::info!("{setting:?}");
+            crate::arm(world, &[setting]);
+            return Ok(());
+        }
+        Event::FaultsOff => {
+            for index in 0..world.functions() {
+                world.with(index, |function| {
+                    function.model.faults_mut().commands.clear();
+                });
+            }
+            world.set_faults(|rates| *rates = setting::none())
+        }
         Event::Faults => world.set_faults(|_| {}),
         Event::State(index) => return print_state(world, index),
     };
@@ -242,6 +264,11 @@ mod tests {
         assert_eq!(parse("loss 0.1"), Ok(Event::Link(Fault::Loss(100))));
         assert_eq!(parse("cable 1 4 down"), Ok(Event::Cable(1, 4, false)));
         assert_eq!(parse("busy 4"), Ok(Event::Busy(4)));
+        let dropped = "command=CREATE_QP,dropped,function=0";
+        assert_eq!(
+            parse(&format!("fault {dropped}")),
+            Ok(Event::Command(dropped.parse().unwrap()))
+        );
         assert_eq!(parse("faults off"), Ok(Event::FaultsOff));
         assert_eq!(parse("faults"), Ok(Event::Faults));
         assert_eq!(parse("state 1"), Ok(Event::State(1)));
@@ -266,6 +293,9 @@ mod tests {
             "temperature 0 64 4096000",
             "loss",
             "loss 2",
+            "fault",
+            "fault loss=0.1",
+            "fault command=CREATE_QP",
             "faults on",
             "state",
             "state x",

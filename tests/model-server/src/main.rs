@@ -27,8 +27,9 @@ mod shortened;
 mod world;
 
 use backend::Backend;
+use connectx_model::fault::setting::{self, Setting};
 use connectx_model::link::datagram::Wire;
-use connectx_model::link::setting;
+use connectx_model::link::setting::Shown;
 use connectx_model::link::stale::{self, Claim};
 use connectx_model::link::subnet::Topology;
 use connectx_model::{Config, pcap};
@@ -86,10 +87,7 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
             wires.push((index, Arc::new(wire)));
         }
     }
-    let mut rates = setting::none();
-    for fault in &serve.faults {
-        fault.apply(&mut rates);
-    }
+    let rates = setting::rates(&serve.faults);
     let seed = serve
         .seed
         .unwrap_or_else(|| RandomState::new().build_hasher().finish());
@@ -109,6 +107,7 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
         capture,
     };
     let world = Arc::new(World::new(configs, serve.functions.len(), wiring));
+    arm(&world, &serve.faults);
 
     let clock = world.clone();
     ending.spawn("the clock".into(), move || -> String { clock.run_clock() });
@@ -139,9 +138,18 @@ fn run(serve: &Serve, claims: &mut Vec<Claim>) -> Result<(), String> {
         });
         let _ = writeln!(out, "function {index} at {}", socket.display());
     }
-    let _ = writeln!(out, "faults {}, seed {seed}", setting::Shown(rates));
+    let _ = writeln!(out, "faults {}, seed {seed}", Shown(rates));
     std::thread::spawn(move || control::follow(&world, std::io::stdin().lines()));
     ended.recv().map_err(|error| error.to_string())?
+}
+
+/// Adds faults of commands.
+fn arm(world: &World, faults: &[Setting]) {
+    for index in 0..world.functions() {
+        world.with(index, |function| {
+            setting::arm(faults, index, function.model.faults_mut());
+        });
+    }
 }
 
 /// What is between InfiniBand ports, if more than a cable is.

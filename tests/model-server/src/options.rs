@@ -1,10 +1,10 @@
 //! The command line.
 
-use bareverbs_command_line::{EMPTY, List, Named, concat, is_path, within};
+use bareverbs_command_line::{EMPTY, Named, is_path, within};
 use bpaf::Bpaf;
 use connectx_model::Card;
+use connectx_model::fault::setting::Setting;
 use connectx_model::link::datagram::Address;
-use connectx_model::link::setting::Fault;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -20,7 +20,8 @@ enum Command {
     ///
     /// Lines on standard input strike while the server runs: "link FUNCTION up", "link FUNCTION down", "cable SWITCH PORT
     /// down" or "up", "busy COUNT" (questions to subnet administration), "health FUNCTION
-    /// SYNDROME", "restart FUNCTION", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "faults off", and
+    /// SYNDROME", "restart FUNCTION", "vanish FUNCTION", "pages FUNCTION COUNT"; "loss 0.1" and the other kinds of --fault, "fault
+    /// command=NAME,…" as for --fault, "faults off", and
     /// "faults", which logs what they did so far; "state FUNCTION" prints what it did and how much memory it can reach.
     /// That standard input ends is not an end.
     #[bpaf(command)]
@@ -105,11 +106,16 @@ pub(crate) struct Serve {
     #[bpaf(argument("FUNCTION"), last)]
     pub(crate) vf_without_mac: Vec<usize>,
     /// Faults of frames between ports, and between ports and wires: loss, duplicate, reorder, delay or corrupt with its
-    /// share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given)
+    /// share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given); or a
+    /// fault of a firmware command
     ///
-    /// As in --fault loss=0.01,delay=0.1,max-delay=5ms.
-    #[bpaf(long("fault"), argument::<List<Fault>>("KIND=VALUE"), many, map(concat))]
-    pub(crate) faults: Vec<Fault>,
+    /// As in --fault loss=0.01,delay=0.1,max-delay=5ms, or in
+    /// --fault command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71,function=1. Which command: command=NAME, =NUMBER or
+    /// =any, op-mod=NUMBER, the nth=NUMBER since the start (1 if not given), times=NUMBER in a row, of function=NUMBER
+    /// (of each if not given). What happens, one of status=NAME with syndrome=NUMBER, delivery=NUMBER, late=TIME, dropped,
+    /// never-answered (it is executed), half (an answer), event-lost, health=SYNDROME, vanish.
+    #[bpaf(long("fault"), argument::<Setting>("KIND=VALUE,..."), many)]
+    pub(crate) faults: Vec<Setting>,
     /// Decides which frames; printed at the start, and random if not given
     #[bpaf(argument("SEED"), last, optional)]
     pub(crate) seed: Option<u64>,
@@ -233,6 +239,10 @@ mod tests {
             .is_ok()
         );
         assert!(links(&["--socket", "0", "--fault", "loss=2"]).is_err());
+        let command = "command=2ERR_QP,nth=2,late=20ms,function=0";
+        assert!(links(&["--socket", "0", "--fault", command]).is_ok());
+        let error = links(&["--socket", "0", "--fault", "command=2ERR_QP,late=20"]).unwrap_err();
+        assert!(error.contains("\"20\" is no time"), "{error}");
         assert!(links(&["--socket", "0", "--first-unit", "0"]).is_err());
         assert!(links(&["--socket", "0", "--card", "connectx-7"]).is_ok());
         let error = links(&["--socket", "0", "--card", "connectx-3"]).unwrap_err();
