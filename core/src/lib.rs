@@ -191,6 +191,7 @@ pub use ethernet::{
 pub use event::AsyncEvent;
 pub use firmware::health::read_health;
 pub use firmware::page_chunk::PageChunk;
+pub use firmware::recorder::{CommandRecord, FlightRecorder, Record, RecordKind};
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
 pub use mkey::{Mkey, MkeyEntries, MkeyInitAttr, MrList};

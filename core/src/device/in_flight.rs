@@ -141,6 +141,7 @@ impl<P: Platform> Device<'_, P> {
             let ticket = posted.ticket;
             let answer = control
                 .queue
+                .recorded(self.recorder)
                 .finish(&self.platform, ticket, fixed, &mut [])
                 // An answer that is there counts, even from a device that has died since. One that is not will never come.
                 .or_else(|| {

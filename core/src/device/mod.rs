@@ -47,6 +47,7 @@ use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
 use crate::firmware::control::{Context, Control};
 use crate::firmware::health;
 use crate::firmware::page_chunk::PageChunk;
+use crate::firmware::recorder::FlightRecorder;
 use crate::memory::blue_flame::BlueFlame;
 use crate::memory::dma::DmaMemory;
 use crate::memory::tables::Tables;
@@ -103,6 +104,7 @@ pub struct Device<'s, P: Platform> {
     /// What is behind the locks that all of the control path takes.
     pub(crate) slot: &'s DeviceSlot,
     pub(crate) page_chunks: &'s [PageChunk],
+    pub(crate) recorder: Option<&'s FlightRecorder>,
     /// The slots of QPs, CQs and SRQs.
     pub(crate) tables: Tables<'s>,
     pub(crate) capabilities: Capabilities,
@@ -202,6 +204,7 @@ impl<'s, P: Platform> Device<'s, P> {
             config,
             slot: storage.device,
             page_chunks: storage.page_chunks,
+            recorder: storage.recorder,
             tables: Tables::new(storage.qps, storage.cqs, storage.srqs),
             capabilities: Capabilities::none(firmware),
             uar: UarIndex::from_low_bits(0),
@@ -274,7 +277,13 @@ impl<'s, P: Platform> Device<'s, P> {
             config: &self.config,
             chunks: self.page_chunks,
             tables: &self.tables,
+            recorder: self.recorder,
         }
+    }
+
+    /// The flight recorder that it was opened with: what happened to it.
+    pub fn recorder(&self) -> Option<&'s FlightRecorder> {
+        self.recorder
     }
 
     /// Works on what the lock guards; `None` once the function was taken down.
@@ -398,7 +407,7 @@ impl<'s, P: Platform> Device<'s, P> {
             backoff.turns = 0;
             backoff.looked = Some(now);
             if health::is_gone(&self.platform) {
-                self.with(|control| control.fail(DeviceError::Gone));
+                self.with(|control| control.fail(&self.context(), DeviceError::Gone));
             }
         }
     }
@@ -442,8 +451,8 @@ impl<'s, P: Platform> Device<'s, P> {
         let posted = self.with(|control| match control.failed() {
             Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
             None => {
-                let queue = &mut control.queue;
-                let alone = queue.has_one_ordinary_slot();
+                let alone = control.queue.has_one_ordinary_slot();
+                let mut queue = control.queue.recorded(self.recorder);
                 let ticket = queue.post(&self.platform, class, opcode, fixed, tail_in, output_len);
                 ticket.map(|ticket| (ticket, alone))
             }
@@ -486,7 +495,7 @@ impl<'s, P: Platform> Device<'s, P> {
     ) -> Option<Result<(), CommandError>> {
         let answer = self.with(|control| {
             let serviced = control.service(&self.context());
-            let queue = &mut control.queue;
+            let mut queue = control.queue.recorded(self.recorder);
             let answer = queue.finish(&self.platform, posted.ticket, fixed, tail);
             // An answer that is there counts, even from a device that has died since. One that is not will never come.
             let answer = answer.or_else(|| {

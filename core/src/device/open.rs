@@ -53,7 +53,7 @@ use crate::device::{Device, PollBackoff};
 use crate::firmware::command_queue::{CommandQueue, SetUpError, TailIn};
 use crate::firmware::control::{Control, MAX_EQS};
 use crate::firmware::eq::{self, EventQueue};
-use crate::firmware::health;
+use crate::firmware::health::{self, read_health};
 use crate::firmware::pages::{PageSupply, SupplyError};
 use crate::memory::blue_flame::BlueFlame;
 use crate::platform::Platform;
@@ -94,6 +94,13 @@ impl<'s, P: Platform> Device<'s, P> {
     /// Names the step, and what came back. After a command that was not answered, or a dead device, the function may
     /// have to be reset before it can be tried again.
     pub fn open(platform: P, config: Config, storage: Storage<'s>) -> Result<Self, OpenError> {
+        let health = read_health(&platform);
+        if health.has_problem() && !health.is_gone() {
+            log::warn!("the function was left with a problem: {health}");
+        }
+        if let Some(recorder) = storage.recorder {
+            recorder.open(platform.now(), health);
+        }
         wait_for_firmware(&platform, config.initialize_timeout)?;
         let revision = platform.read_be32(CMDIF_REV_FW_SUB);
         let found = command_interface_revision(revision);

@@ -4,6 +4,7 @@ use spin::Mutex;
 
 use crate::firmware::control::Control;
 use crate::firmware::page_chunk::PageChunk;
+use crate::firmware::recorder::FlightRecorder;
 use crate::memory::slots::{CqSlot, QpSlot, SrqSlot};
 use crate::types::gid::GidTable;
 
@@ -45,6 +46,7 @@ pub struct Storage<'s> {
     pub(crate) cqs: &'s [CqSlot],
     pub(crate) srqs: &'s [SrqSlot],
     pub(crate) page_chunks: &'s [PageChunk],
+    pub(crate) recorder: Option<&'s FlightRecorder>,
 }
 
 impl<'s> Storage<'s> {
@@ -64,7 +66,30 @@ impl<'s> Storage<'s> {
             cqs,
             srqs,
             page_chunks,
+            recorder: None,
         }
+    }
+
+    /// The same with a flight recorder, of any size, which has the device's last commands, events and errors. It is the
+    /// caller's own, and says what happened also when the device failed to open, and after it was closed.
+    ///
+    /// ```
+    /// use bareverbs_core::{Cqs, FlightRecorder, PageChunks, Qps, Record, Resources, Srqs};
+    ///
+    /// static RECORDER: FlightRecorder<[Record; 256]> = FlightRecorder::new();
+    /// let mut resources = Resources::<Qps<2>, Cqs<4>, Srqs<0>, PageChunks<64>>::new();
+    /// let storage = resources.storage().record(&RECORDER);
+    /// // Device::open(platform, config, storage) ...
+    /// # drop(storage);
+    /// let recorder: &FlightRecorder = &RECORDER;
+    /// if recorder.has_failure() {
+    ///     println!("{recorder}");
+    /// }
+    /// ```
+    #[must_use]
+    pub const fn record(mut self, recorder: &'s FlightRecorder) -> Self {
+        self.recorder = Some(recorder);
+        self
     }
 }
 

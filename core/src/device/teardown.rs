@@ -16,6 +16,7 @@ use bareverbs_firmware_cmds::uar::DeallocUarIn;
 use crate::device::{Device, PollBackoff};
 use crate::firmware::page_chunk;
 use crate::firmware::pages::SupplyError;
+use crate::firmware::recorder::RecordKind;
 use crate::platform::Platform;
 use crate::types::error::{CloseError, CloseFailure, CommandError, CommandFailure, DeviceError};
 
@@ -94,6 +95,7 @@ impl<P: Platform> Device<'_, P> {
         let Some(mut control) = self.slot.control.lock().take() else {
             return Ok(());
         };
+        self.context().record(RecordKind::Closed);
         // Pages that a silent but disabled function has not returned are not lost.
         let kept = if quiet {
             control.end_quarantine(&self.platform);

@@ -23,7 +23,9 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::Status;
 
 use crate::barrier;
+use crate::firmware::health::read_health;
 use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
+use crate::firmware::recorder::{CommandRecord, FlightRecorder, RecordKind};
 use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
@@ -97,6 +99,10 @@ struct Slot {
     output_len: usize,
     posted: Duration,
     deadline: Duration,
+    /// When it is late, and that is said.
+    late: Duration,
+    /// Its number in the flight recorder.
+    record: u64,
 }
 
 impl Slot {
@@ -111,7 +117,33 @@ impl Slot {
         output_len: 0,
         posted: Duration::ZERO,
         deadline: Duration::ZERO,
+        late: Duration::ZERO,
+        record: 0,
     };
+
+    /// What the flight recorder has of it.
+    fn record(&self, index: u8, object: u32) -> CommandRecord {
+        CommandRecord {
+            opcode: self.opcode,
+            op_mod: self.op_mod,
+            object,
+            slot: index,
+            end: None,
+        }
+    }
+}
+
+/// After this time without an answer a command is late.
+const LATE: Duration = Duration::from_secs(1);
+/// Where a command names its object, and where its answer names the one that was created.
+const OBJECT: usize = 8;
+
+/// The object that a command, or its answer, names.
+fn object(fixed: &[u8]) -> u32 {
+    fixed
+        .get(OBJECT..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
 /// Which kind of slot a command takes.
@@ -353,6 +385,8 @@ impl CommandQueue {
             output_len,
             posted: now,
             deadline: now.saturating_add(self.timeout),
+            late: now.saturating_add(LATE),
+            record: 0,
         };
         platform.write_be32(CMD_DBELL, 1 << index);
         Ok(Ticket {
@@ -450,15 +484,17 @@ impl CommandQueue {
         };
         if self.owned_by_device(index) {
             let now = platform.now();
+            if now < slot.deadline.min(slot.late) {
+                return None;
+            }
+            let waited = now.saturating_sub(slot.posted);
             if now < slot.deadline {
+                self.slots[usize::from(index)].late = Duration::MAX;
+                say_late(platform, index, &slot, waited, log::Level::Warn);
                 return None;
             }
             self.slots[usize::from(index)].state = State::Retired;
-            let waited = now.saturating_sub(slot.posted);
-            log::error!(
-                "command {}: no answer within {waited:?}, slot {index} is retired",
-                slot.opcode
-            );
+            say_late(platform, index, &slot, waited, log::Level::Error);
             let waited = waited.into();
             return Some(Err(CommandFailure::Timeout { waited }));
         }
@@ -476,6 +512,17 @@ impl CommandQueue {
             log::debug!("command failed: {error}");
         }
         Some(result)
+    }
+
+    /// The queue with its flight recorder.
+    pub(crate) fn recorded<'q>(
+        &'q mut self,
+        recorder: Option<&'q FlightRecorder>,
+    ) -> RecordedQueue<'q> {
+        RecordedQueue {
+            queue: self,
+            recorder,
+        }
     }
 
     fn take_answer(
@@ -536,6 +583,102 @@ impl CommandQueue {
             parts.put(at, &data[..len]);
         }
         Ok(())
+    }
+}
+
+/// Says that a command has no answer yet, and how the device is.
+#[cold]
+#[inline(never)]
+fn say_late<P: Platform>(
+    platform: &P,
+    index: u8,
+    slot: &Slot,
+    waited: Duration,
+    level: log::Level,
+) {
+    let Slot { opcode, op_mod, .. } = slot;
+    let health = read_health(platform);
+    log::log!(
+        level,
+        "{opcode} op_mod {op_mod:#x} in slot {index}: no answer for {waited:?}; health: {health}"
+    );
+}
+
+/// The queue, with the flight recorder that has what goes through it.
+pub(crate) struct RecordedQueue<'q> {
+    queue: &'q mut CommandQueue,
+    recorder: Option<&'q FlightRecorder>,
+}
+
+impl RecordedQueue<'_> {
+    /// How long a command may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.queue.timeout()
+    }
+
+    /// As [`CommandQueue::post`].
+    pub(crate) fn post<P: Platform>(
+        &mut self,
+        platform: &P,
+        class: SlotClass,
+        opcode: Opcode,
+        fixed: &[u8],
+        tail: TailIn<'_>,
+        output_len: usize,
+    ) -> Result<Ticket, PostError> {
+        let queue = &mut *self.queue;
+        let ticket = queue.post(platform, class, opcode, fixed, tail, output_len)?;
+        if let Some(recorder) = self.recorder
+            && let Some(slot) = queue.slots.get_mut(usize::from(ticket.slot))
+        {
+            let command = slot.record(ticket.slot, object(fixed));
+            slot.record = recorder.push(slot.posted, RecordKind::Command(command));
+        }
+        Ok(ticket)
+    }
+
+    /// As [`CommandQueue::finish`].
+    pub(crate) fn finish<P: Platform>(
+        &mut self,
+        platform: &P,
+        ticket: Ticket,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Option<Result<(), CommandFailure>> {
+        let Some(recorder) = self.recorder else {
+            return self.queue.finish(platform, ticket, fixed, tail);
+        };
+        let (record, posted, mut command) = {
+            let slot = self.queue.slots.get(usize::from(ticket.slot))?;
+            (slot.record, slot.posted, slot.record(ticket.slot, 0))
+        };
+        let result = self.queue.finish(platform, ticket, fixed, tail)?;
+        if result != Err(CommandFailure::UnknownTicket) {
+            let now = platform.now();
+            if result.is_ok() {
+                command.object = object(fixed);
+            }
+            command.end = Some((now.saturating_sub(posted), result));
+            recorder.update(record, posted, command);
+            if matches!(result, Err(CommandFailure::Timeout { .. })) {
+                recorder.push(now, RecordKind::Health(read_health(platform)));
+            }
+        }
+        Some(result)
+    }
+
+    /// Has the commands that are under way among the records, also those whose record was overwritten.
+    #[cold]
+    pub(crate) fn keep_pending(&self) {
+        let Some(recorder) = self.recorder else {
+            return;
+        };
+        for (index, slot) in self.queue.slots.iter().enumerate() {
+            if slot.state == State::Pending {
+                let command = slot.record(index as u8, 0);
+                recorder.update(slot.record, slot.posted, command);
+            }
+        }
     }
 }
 

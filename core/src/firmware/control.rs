@@ -11,9 +11,10 @@ use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
 
 use crate::firmware::command_queue::CommandQueue;
 use crate::firmware::eq::EventQueue;
-use crate::firmware::health::Health;
+use crate::firmware::health::{Health, read_health};
 use crate::firmware::page_chunk::PageChunk;
 use crate::firmware::pages::PageSupply;
+use crate::firmware::recorder::{FlightRecorder, RecordKind};
 use crate::memory::dma::DmaMemory;
 use crate::memory::tables::Tables;
 use crate::platform::{Mapping, Platform};
@@ -34,6 +35,16 @@ pub(crate) struct Context<'a, P> {
     pub(crate) config: &'a Config,
     pub(crate) chunks: &'a [PageChunk],
     pub(crate) tables: &'a Tables<'a>,
+    pub(crate) recorder: Option<&'a FlightRecorder>,
+}
+
+impl<P: Platform> Context<'_, P> {
+    /// Records what happens now.
+    pub(crate) fn record(&self, kind: RecordKind) {
+        if let Some(recorder) = self.recorder {
+            recorder.push(self.platform.now(), kind);
+        }
+    }
 }
 
 /// A mapping that waits to be undone.
@@ -122,11 +133,12 @@ impl Control {
             woken,
         };
         for eq in eqs.iter_mut() {
-            eq.drain(cx.platform, |event| dispatch.event(cx.tables, event));
+            eq.drain(cx.platform, |event| dispatch.event(cx, event));
         }
-        pages.step(cx.platform, cx.chunks, queue);
+        let mut recorded = queue.recorded(cx.recorder);
+        pages.step(cx.platform, cx.chunks, &mut recorded);
         let due = self.health.next();
-        let health = self.health.check(cx.platform, cx.config);
+        let health = self.health.check(cx);
         if self.health.next() != due {
             // They may be late.
             self.woken_commands |= self.waiting_commands;
@@ -134,15 +146,24 @@ impl Control {
         if self.waiting_commands != 0 {
             self.woken_commands |= self.queue.answered(self.waiting_commands);
         }
-        health.map_err(|error| self.fail(error))
+        health.map_err(|error| self.fail(cx, error))
     }
 
-    /// The device no longer works. The first reason stays.
-    pub(crate) fn fail(&mut self, error: DeviceError) -> DeviceError {
+    /// The device no longer works. The first reason stays. The health buffer is read now, before anything is reset.
+    #[cold]
+    pub(crate) fn fail<P: Platform>(
+        &mut self,
+        cx: &Context<'_, P>,
+        error: DeviceError,
+    ) -> DeviceError {
         if let Some(first) = self.failed {
             return first;
         }
-        log::error!("{error}");
+        let health = read_health(cx.platform);
+        log::error!("{error}; health: {health}");
+        self.queue.recorded(cx.recorder).keep_pending();
+        cx.record(RecordKind::Health(health));
+        cx.record(RecordKind::Failed(error));
         self.failed = Some(error);
         // This event must not get lost: a caller that waits for events waits for this one too.
         if self.events.is_full() {
@@ -299,8 +320,12 @@ struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    fn event(&mut self, tables: &Tables<'_>, event: Event) {
+    fn event<P: Platform>(&mut self, cx: &Context<'_, P>, event: Event) {
         log::trace!("event {event:?}");
+        let tables = cx.tables;
+        if !matches!(event, Event::Completion(_) | Event::Command { .. }) {
+            cx.record(RecordKind::Event(event));
+        }
         match event {
             Event::Completion(cqn) => {
                 if !tables.completion_event(self.woken, cqn.number()) {

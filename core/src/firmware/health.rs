@@ -8,8 +8,9 @@ use bareverbs_firmware_cmds::init_segment::{
     NicInterface, VANISHED,
 };
 
+use crate::firmware::control::Context;
+use crate::firmware::recorder::RecordKind;
 use crate::platform::Platform;
-use crate::types::config::Config;
 use crate::types::error::DeviceError;
 
 /// The health buffer's copy of the firmware version, never all ones while the device is there.
@@ -56,8 +57,8 @@ pub(crate) struct Health {
     counter: u32,
     /// When the counter was last seen to move.
     moved: Duration,
-    /// A problem that the firmware reported without asking for a reset was logged.
-    complained: bool,
+    /// The syndrome's register when the problem that the firmware reported without asking for a reset was logged.
+    reported: u32,
 }
 
 impl Health {
@@ -71,7 +72,7 @@ impl Health {
             latched: false,
             counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
             moved: now,
-            complained: false,
+            reported: 0,
         }
     }
 
@@ -81,11 +82,10 @@ impl Health {
     }
 
     /// Looks at the registers if it is time to.
-    pub(crate) fn check<P: Platform>(
-        &mut self,
-        platform: &P,
-        config: &Config,
-    ) -> Result<(), DeviceError> {
+    pub(crate) fn check<P: Platform>(&mut self, cx: &Context<'_, P>) -> Result<(), DeviceError> {
+        let Context {
+            platform, config, ..
+        } = *cx;
         let now = platform.now();
         // Not later than `next` says: a thread that sleeps until then would look again at once, and find nothing.
         if now < self.next_look.min(self.next) {
@@ -99,7 +99,7 @@ impl Health {
             return Ok(());
         }
         self.next = now.saturating_add(config.health_interval);
-        self.examine(platform, config, now).map_err(|error| {
+        self.examine(cx, now).map_err(|error| {
             // It may have gone between two registers: all ones say nothing else, whichever register they are read from.
             if is_gone(platform) {
                 DeviceError::Gone
@@ -111,10 +111,12 @@ impl Health {
 
     fn examine<P: Platform>(
         &mut self,
-        platform: &P,
-        config: &Config,
+        cx: &Context<'_, P>,
         now: Duration,
     ) -> Result<(), DeviceError> {
+        let Context {
+            platform, config, ..
+        } = *cx;
         let register = platform.read_be32(CMDQ_ADDR_L_SZ);
         if register == VANISHED {
             return Err(DeviceError::Gone);
@@ -138,11 +140,13 @@ impl Health {
             if platform.read_be32(RESET_REQUEST) >> 31 != 0 {
                 return Err(DeviceError::Fatal { syndrome, extended });
             }
-            if !self.complained {
-                self.complained = true;
-                log::error!("the firmware reports {}", read_health(platform));
+            if word != self.reported {
+                let health = read_health(platform);
+                log::error!("the firmware reports {health}");
+                cx.record(RecordKind::Health(health));
             }
         }
+        self.reported = word;
         let counter = platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK;
         if counter != self.counter {
             self.counter = counter;

@@ -7,3 +7,4 @@ pub(crate) mod health;
 pub(crate) mod mailbox;
 pub(crate) mod page_chunk;
 pub(crate) mod pages;
+pub(crate) mod recorder;

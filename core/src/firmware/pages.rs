@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::pages::{ManagePagesIn, ManagePagesOut};
 use bareverbs_firmware_cmds::values::ManagePages;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::firmware::command_queue::{CommandQueue, PostError, SlotClass, TailIn, Ticket};
+use crate::firmware::command_queue::{PostError, RecordedQueue, SlotClass, TailIn, Ticket};
 use crate::firmware::page_chunk::{self, OfferError, Offered, PageChunk};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
@@ -213,7 +213,7 @@ impl PageSupply {
         &mut self,
         platform: &P,
         chunks: &[PageChunk],
-        queue: &mut CommandQueue,
+        queue: &mut RecordedQueue<'_>,
     ) {
         if let Some(in_flight) = self.in_flight
             && !self.finish(platform, chunks, queue, in_flight)
@@ -236,7 +236,7 @@ impl PageSupply {
         &mut self,
         platform: &P,
         chunks: &[PageChunk],
-        queue: &mut CommandQueue,
+        queue: &mut RecordedQueue<'_>,
         in_flight: InFlight,
     ) -> bool {
         let mut output = ManagePagesOut::new_zeroed();
@@ -341,7 +341,7 @@ impl PageSupply {
         &mut self,
         platform: &P,
         chunks: &[PageChunk],
-        queue: &mut CommandQueue,
+        queue: &mut RecordedQueue<'_>,
         index: usize,
     ) -> bool {
         let function = &mut self.functions[index];
@@ -440,7 +440,7 @@ impl PageSupply {
     fn post<P: Platform>(
         &mut self,
         platform: &P,
-        queue: &mut CommandQueue,
+        queue: &mut RecordedQueue<'_>,
         function: usize,
         input: &ManagePagesIn,
         tail: TailIn<'_>,

@@ -39,6 +39,7 @@ use bareverbs_firmware_cmds::cq::{DestroyCqIn, ModifyCqIn};
 use crate::device::dma_buffer::DmaBuffer;
 use crate::device::in_flight::SlotClass;
 use crate::device::{Device, TailIn};
+use crate::firmware::recorder::RecordKind;
 use crate::memory::arm::Arm;
 use crate::memory::cqe_ring::Position;
 use crate::memory::dma::DmaMemory;
@@ -46,7 +47,7 @@ use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{CQ_FAILED, CqSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::DeviceError;
-use crate::types::wc::Wc;
+use crate::types::wc::{Wc, WcStatus};
 use crate::verbs::cq::ring::{Current, Ring};
 use bareverbs_firmware_cmds::cqe::{self, OpOwn};
 use bareverbs_firmware_cmds::doorbell::{self, CqArmRecord};
@@ -200,10 +201,7 @@ impl<P: Platform> Batch<'_, '_, P> {
         match ring.next(|current| current) {
             Ok(current) => Some(Completion::new(current)),
             Err(Unusual::Nothing) => None,
-            Err(Unusual::Something) => {
-                ring.next_slow();
-                ring.found().map(Completion::new)
-            }
+            Err(Unusual::Something) => self.cq.next_slow().map(Completion::new),
         }
     }
 
@@ -216,8 +214,8 @@ impl<P: Platform> Batch<'_, '_, P> {
             Ok(result) => Some(result),
             Err(Unusual::Nothing) => None,
             Err(Unusual::Something) => {
-                ring.next_slow();
-                ring.found().map(|found| handle(Completion::new(found)))
+                let found = self.cq.next_slow();
+                found.map(|found| handle(Completion::new(found)))
             }
         }
     }
@@ -249,8 +247,8 @@ impl<P: Platform> Batch<'_, '_, P> {
             Ok(()) => true,
             Err(Unusual::Nothing) => false,
             Err(Unusual::Something) => {
-                ring.next_slow();
-                ring.found()
+                let found = self.cq.next_slow();
+                found
                     .map(|found| Completion::new(found).write_any_wc(to))
                     .is_some()
             }
@@ -321,12 +319,28 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.process_pending_flags().is_err() {
             return Slow::Failed;
         }
-        let ring = self.ring.get_mut();
-        ring.next_slow();
-        if ring.found.is_some() {
+        if self.next_slow().is_some() {
+            let ring = self.ring.get_mut();
             ring.publish(ring.ci().wrapping_sub(1));
         }
         Slow::Polled
+    }
+
+    /// Takes the next completion of any kind, also one with an error, which the flight recorder gets.
+    #[cold]
+    #[inline(never)]
+    fn next_slow(&mut self) -> Option<Current> {
+        let ring = self.ring.get_mut();
+        ring.next_slow();
+        let found = ring.found()?;
+        if let Some(recorder) = self.device.recorder
+            && let wc = Completion::new(found).to_wc()
+            && !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
+        {
+            let now = self.device.platform.now();
+            recorder.push(now, RecordKind::Completion(wc.error()));
+        }
+        Some(found)
     }
 
     #[cold]

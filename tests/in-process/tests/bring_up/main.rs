@@ -7,6 +7,7 @@ mod firmware_pages;
 mod gid_table;
 mod manager;
 mod opening;
+mod recorder;
 mod settings;
 mod support;
 mod threads;

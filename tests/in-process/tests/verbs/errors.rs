@@ -1,7 +1,8 @@
 //! Work that fails, with the right status on both sides, and the work behind it, which comes back flushed.
 
 use bareverbs_core::{
-    Access, Inline, LKey, QpAttr, QpAttrMask, QpState, RKey, Rc, Remote, Sge, WcOpcode, WcStatus,
+    Access, FlightRecorder, Inline, LKey, QpAttr, QpAttrMask, QpState, RKey, Rc, RecordKind,
+    Remote, Sge, WcOpcode, WcStatus,
 };
 use connectx_model::link::fault::Action;
 
@@ -53,6 +54,17 @@ fn a_request_without_a_receive_fails() {
         let wc = lab.wait(&mut a.cq);
         assert_eq!((wc.wr_id, wc.status), (1, WcStatus::RetryExcErr));
         flushed(lab, &mut a, &[2]);
+        // The flight recorder has the error, with the vendor's syndrome, and none of those that follow from it.
+        let recorded = lab.sides[0].device.recorder().into_iter();
+        let recorded = recorded.flat_map(FlightRecorder::records);
+        let errors: Vec<_> = recorded
+            .filter_map(|record| match record.kind {
+                RecordKind::Completion(error) => Some(error),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(errors, [wc.error()]);
+        assert_ne!(errors[0].vendor_err, 0);
         // Posting goes on in the error state, and is flushed.
         a.qp.send_queue()
             .batch()

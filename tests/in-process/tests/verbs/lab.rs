@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bareverbs_core::{
-    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, Gid, LinkLayer, Mtu, PageChunks, Pd,
-    Qp, QpAttr, QpCap, QpInitAttr, QpType, Qps, Rc, RecvWr, Remote, Resources, SendFlags, Sge, Srq,
-    Srqs, Wc, WcOpcode, WcStatus,
+    Access, AhAttr, Buffer, Config, Cq, CqInit, Cqs, Device, FlightRecorder, Gid, LinkLayer, Mtu,
+    PageChunks, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpType, Qps, Rc, Record, RecvWr, Remote,
+    Resources, SendFlags, Sge, Srq, Srqs, Wc, WcOpcode, WcStatus,
 };
 use bareverbs_in_process::{Builder, World, bring_up};
 use connectx_model::Config as Card;
@@ -87,6 +87,7 @@ pub(crate) fn run_on(world: &World, link_layer: LinkLayer, test: impl FnOnce(&La
         Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
         Box::new(Resources::<Qps<16>, Cqs<16>, Srqs<4>, PageChunks<256>>::new()),
     ];
+    let recorders = [const { FlightRecorder::<[Record; 64]>::new() }; 2];
     let before = [0, 1].map(|node| world.accounting(node));
     {
         let [first, second] = &mut resources;
@@ -99,7 +100,10 @@ pub(crate) fn run_on(world: &World, link_layer: LinkLayer, test: impl FnOnce(&La
                 Device::open(platform, Config::DEFAULT, storage).expect("bring-up")
             }
         };
-        let devices = [open(0, first.storage()), open(1, second.storage())];
+        let devices = [
+            open(0, first.storage().record(&recorders[0])),
+            open(1, second.storage().record(&recorders[1])),
+        ];
         {
             let side = |node: usize| Side {
                 device: &devices[node],

@@ -1,0 +1,252 @@
+//! The flight recorder: the last commands, events, page requests, errors of queue pairs and changes of the device's health,
+//! in the caller's memory.
+//!
+//! It outlives the device that writes to it, and a failed [`Device::open`](crate::Device::open). Once a device has failed
+//! nothing more is recorded of it, so that the records are what led to that.
+
+use core::fmt;
+use core::time::Duration;
+
+use bareverbs_firmware_cmds::event::Event;
+use bareverbs_firmware_cmds::health::HealthBuffer;
+use bareverbs_firmware_cmds::opcode::Opcode;
+use spin::Mutex;
+
+use crate::types::error::{CommandFailure, DeviceError};
+use crate::types::wc::WcError;
+
+/// A firmware command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandRecord {
+    /// Which command.
+    pub opcode: Opcode,
+    /// Its modifier.
+    pub op_mod: u16,
+    /// The dword at byte 8 of its input, where most commands name their object; of one that names none and was answered,
+    /// that of the answer, where the object is that it created.
+    pub object: u32,
+    /// Its slot in the command queue.
+    pub slot: u8,
+    /// The time that it took, and how it ended; `None` while it is under way.
+    pub end: Option<(Duration, Result<(), CommandFailure>)>,
+}
+
+/// What can be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordKind {
+    /// A device is opened: all that follows is of this one. With what the last user, or a reset, has left in the health buffer.
+    Opened(HealthBuffer),
+    /// A firmware command was posted.
+    Command(CommandRecord),
+    /// An event of the device's, requests for pages and changes of the port among them, but not those of completions and
+    /// commands.
+    Event(Event),
+    /// A completion with an error. Those of work requests that were flushed for an earlier one are left out.
+    Completion(WcError),
+    /// The health buffer: when the firmware reports a problem, when a command got no answer, when the device failed.
+    Health(HealthBuffer),
+    /// The device no longer works.
+    Failed(DeviceError),
+    /// The device was closed.
+    Closed,
+}
+
+/// One record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// When it began, on the platform's clock.
+    pub at: Duration,
+    /// What it is of.
+    pub kind: RecordKind,
+}
+
+impl Record {
+    /// To be overwritten.
+    const EMPTY: Self = Self {
+        at: Duration::ZERO,
+        kind: RecordKind::Closed,
+    };
+
+    fn is_under_way(&self) -> bool {
+        matches!(
+            self.kind,
+            RecordKind::Command(CommandRecord { end: None, .. })
+        )
+    }
+}
+
+#[derive(Debug)]
+struct Ring<R: ?Sized> {
+    /// How many were written, of which the ring holds the last.
+    written: u64,
+    /// The number of the first one of the device that was opened last.
+    opened: u64,
+    records: R,
+}
+
+/// The last `N` records, as the type `FlightRecorder<[Record; N]>`; [`Storage::record`](crate::Storage::record) takes it
+/// with any `N`. Each takes some 100 bytes.
+///
+/// [`Display`](fmt::Display) is the report: what failed, the commands under way, then all records, a line each.
+#[derive(Debug)]
+pub struct FlightRecorder<R: ?Sized = [Record]>(Mutex<Ring<R>>);
+
+impl<const N: usize> FlightRecorder<[Record; N]> {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(Ring {
+            written: 0,
+            opened: 0,
+            records: [Record::EMPTY; N],
+        }))
+    }
+}
+
+impl<const N: usize> Default for FlightRecorder<[Record; N]> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Ring<[Record]> {
+    fn place(&mut self, number: u64) -> Option<&mut Record> {
+        let len = self.records.len() as u64;
+        let held = number < self.written && self.written - number <= len;
+        let index = number.checked_rem(len).filter(|_| held)?;
+        self.records.get_mut(index as usize)
+    }
+
+    fn push(&mut self, record: Record) -> u64 {
+        let number = self.written;
+        self.written += 1;
+        if let Some(place) = self.place(number) {
+            *place = record;
+        }
+        number
+    }
+}
+
+impl FlightRecorder {
+    /// Writes a record; its number.
+    pub(crate) fn push(&self, at: Duration, kind: RecordKind) -> u64 {
+        self.0.lock().push(Record { at, kind })
+    }
+
+    /// A device is opened.
+    pub(crate) fn open(&self, at: Duration, health: HealthBuffer) {
+        let mut ring = self.0.lock();
+        let kind = RecordKind::Opened(health);
+        ring.opened = ring.push(Record { at, kind });
+    }
+
+    /// Writes again what a command's record says, in its place, or behind all others if that was overwritten.
+    pub(crate) fn update(&self, number: u64, at: Duration, mut command: CommandRecord) {
+        let mut ring = self.0.lock();
+        match ring.place(number) {
+            Some(Record {
+                kind: RecordKind::Command(place),
+                ..
+            }) => {
+                if place.object != 0 {
+                    command.object = place.object;
+                }
+                *place = command;
+            }
+            _ => {
+                let kind = RecordKind::Command(command);
+                ring.push(Record { at, kind });
+            }
+        }
+    }
+
+    /// The records that it holds, the oldest first.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        // The lock is not held while a caller writes what it gets to somewhere.
+        let (written, len) = {
+            let ring = self.0.lock();
+            (ring.written, ring.records.len() as u64)
+        };
+        (written.saturating_sub(len)..written)
+            .filter_map(|number| self.0.lock().place(number).copied())
+    }
+
+    /// The records of the device that was opened last.
+    fn last_device(&self) -> impl Iterator<Item = Record> {
+        let (opened, written) = {
+            let ring = self.0.lock();
+            (ring.opened, ring.written)
+        };
+        (opened..written).filter_map(|number| self.0.lock().place(number).copied())
+    }
+
+    /// Whether the device that was opened last has failed, or has left a command without an answer: then there is
+    /// something to report.
+    pub fn has_failure(&self) -> bool {
+        self.last_device().any(|record| match record.kind {
+            RecordKind::Failed(_) => true,
+            RecordKind::Command(CommandRecord {
+                end: Some((_, Err(failure))),
+                ..
+            }) => !matches!(failure, CommandFailure::Status { .. }),
+            _ => false,
+        })
+    }
+}
+
+impl fmt::Display for CommandRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            opcode,
+            op_mod,
+            object,
+            slot,
+            ..
+        } = self;
+        write!(
+            f,
+            "{opcode} op_mod {op_mod:#x}, object {object:#x}, slot {slot}: "
+        )?;
+        match &self.end {
+            None => f.write_str("under way"),
+            Some((time, Ok(()))) => write!(f, "done in {time:?}"),
+            Some((time, Err(failure))) => write!(f, "after {time:?}: {failure}"),
+        }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}.{:09}] ", self.at.as_secs(), self.at.subsec_nanos())?;
+        match &self.kind {
+            RecordKind::Opened(health) => write!(f, "opened; health buffer: {health}"),
+            RecordKind::Command(command) => command.fmt(f),
+            RecordKind::Event(event) => write!(f, "event {event:?}"),
+            RecordKind::Completion(error) => error.fmt(f),
+            RecordKind::Health(health) => write!(f, "health buffer: {health}"),
+            RecordKind::Failed(error) => write!(f, "failed: {error}"),
+            RecordKind::Closed => f.write_str("closed"),
+        }
+    }
+}
+
+impl fmt::Display for FlightRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for record in self.last_device() {
+            match record.kind {
+                RecordKind::Failed(_) | RecordKind::Health(_) => writeln!(f, "{record}")?,
+                _ if record.is_under_way() => writeln!(f, "{record}")?,
+                _ => {}
+            }
+        }
+        let written = self.0.lock().written;
+        writeln!(
+            f,
+            "the last {} of {written} records:",
+            self.records().count()
+        )?;
+        self.records()
+            .try_for_each(|record| writeln!(f, "{record}"))
+    }
+}
