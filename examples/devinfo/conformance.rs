@@ -3,15 +3,16 @@
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options, Report};
 use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
 
+use super::selftest::Print;
 use super::{Result, with_page_chunks};
 
 /// Has a platform judged twice: without interrupts, and with as many vectors as `judge` gets.
-pub(crate) fn run(judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
+pub(crate) fn run(print: Print<'_>, judge: impl Fn(u16) -> Result<Report>) -> Result<()> {
     for (how, vectors) in [("polled", 0), ("interrupts", 2)] {
         match judge(vectors) {
-            Ok(report) => println!("PASS  {how:<12}{report}"),
+            Ok(report) => print(&format!("PASS  {how:<12}{report}\n")),
             Err(error) => {
-                println!("FAIL  {how:<12}{error}");
+                print(&format!("FAIL  {how:<12}{error}\n"));
                 return Err("the platform does not keep to its requirements".into());
             }
         }

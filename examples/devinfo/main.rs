@@ -6,11 +6,13 @@
 //! cargo run --example devinfo -- --selftest                    does it work? No cable is needed
 //! cargo run --example devinfo -- --conformance                 does what is below the driver work?
 //! cargo run --example devinfo -- --resources                   QPs and CQs, as `rdma resource show` lists them
+//! cargo run --example devinfo -- --report card.tar.zst         all that a card shows of itself, for a bug report
 //! cargo run --example devinfo -- --watch 1                     what the port counts and how warm it is, each second
 //! ```
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
+mod card_report;
 mod conformance;
 mod infiniband;
 mod report;
@@ -21,10 +23,12 @@ mod watch;
 
 use std::error::Error;
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::verbs::PageChunk;
+use bareverbs_command_line::{EMPTY, is_path};
 use bareverbs_examples::devices::{ONLY_MODELS, open};
 use bareverbs_examples::plugged::{Model, ModelPort, model};
 use bareverbs_examples::program;
@@ -65,7 +69,7 @@ struct Arguments {
 }
 
 /// One of these, or the device is shown as text.
-#[derive(Bpaf, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Bpaf, Debug, Clone, PartialEq, Eq)]
 enum Action {
     #[bpaf(skip)]
     Show,
@@ -105,6 +109,16 @@ enum Action {
     Selftest,
     /// Holds the platform below the driver (VFIO, or the device model's) against its requirements, polled and with interrupts.
     Conformance,
+    Report {
+        /// Writes all that the card shows of itself to this file, a tar compressed by zstd: for a bug report. It is
+        /// written even if the card fails half way, or when it is interrupted.
+        #[bpaf(long("report"), argument("FILE.tar.zst"), last, guard(is_path, EMPTY))]
+        path: PathBuf,
+        /// Leaves MAC addresses, GUIDs and serial numbers as they are with --report. Otherwise each is replaced by
+        /// another one, the same everywhere in the file.
+        #[bpaf(switch, last)]
+        identify: bool,
+    },
 }
 
 /// The last of what is asked for, which has to be the same each time.
@@ -117,7 +131,7 @@ fn one_action(actions: Vec<Action>) -> std::result::Result<Action, &'static str>
     {
         return Err("one thing is done at a time");
     }
-    Ok(actions.last().copied().unwrap_or(Action::Show))
+    Ok(actions.last().cloned().unwrap_or(Action::Show))
 }
 
 /// Attempts to bring a device up, and again with storage for as many of the firmware's pages as it lacked.
@@ -136,12 +150,12 @@ const CHUNKS: usize = 64;
 
 fn main() -> ExitCode {
     program::main("devinfo", &arguments(), |arguments| {
-        match arguments.action {
+        match &arguments.action {
             Action::Bind | Action::Unbind => rebind(arguments),
             Action::Selftest => try_out(arguments),
             Action::Conformance => conform(arguments),
             Action::Show | Action::Json => show(arguments),
-            Action::Resources { lines, .. } => list(arguments, lines),
+            Action::Resources { lines, .. } => list(arguments, *lines),
             Action::Watch {
                 interval,
                 times,
@@ -149,11 +163,12 @@ fn main() -> ExitCode {
             } => count(
                 arguments,
                 Watch {
-                    interval,
-                    times,
-                    json: lines,
+                    interval: *interval,
+                    times: *times,
+                    json: *lines,
                 },
             ),
+            Action::Report { path, identify } => write_report(arguments, path, *identify),
         }
     })
 }
@@ -261,21 +276,64 @@ fn interval(seconds: f64) -> std::result::Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// On standard output, at once.
+const PRINT: fn(&str) = |line| print!("{line}");
+
 fn try_out(arguments: &Arguments) -> Result<()> {
     match arguments.device {
         DeviceName::Model => {
             let world = world(arguments, 1);
-            selftest::run(|| Ok(world.platform(0)))?;
+            selftest::run(&PRINT, || Ok(world.platform(0)))?;
         }
         DeviceName::Vfio(address) => {
-            selftest::run(|| Ok(open(address, 1)?))?;
+            selftest::run(&PRINT, || Ok(open(address, 1)?))?;
         }
     }
     Ok(())
 }
 
+/// Collects all that the card shows of itself.
+fn write_report(arguments: &Arguments, path: &Path, identify: bool) -> Result<()> {
+    match arguments.device {
+        DeviceName::Model => {
+            let open = |vectors| {
+                let card = card(arguments);
+                Ok(card_report::Opened {
+                    platform: world(arguments, vectors).platform(0),
+                    text: format!("the built-in model of a {}\n", arguments.model.card()),
+                    vectors: Some(card.msix_vectors.into()),
+                })
+            };
+            let name = "model".into();
+            let function = card_report::Function {
+                name,
+                address: None,
+                open,
+            };
+            card_report::run(&function, path, identify)
+        }
+        DeviceName::Vfio(address) => {
+            let open = |vectors| {
+                let platform = open(address, vectors)?;
+                Ok(card_report::Opened {
+                    text: card_report::vfio(&platform),
+                    vectors: Some(platform.limits().msix_vectors),
+                    platform,
+                })
+            };
+            let name = arguments.device.to_string();
+            let function = card_report::Function {
+                name,
+                address: Some(address),
+                open,
+            };
+            card_report::run(&function, path, identify)
+        }
+    }
+}
+
 fn conform(arguments: &Arguments) -> Result<()> {
-    conformance::run(|vectors| match arguments.device {
+    conformance::run(&PRINT, |vectors| match arguments.device {
         DeviceName::Model => {
             let world = world(arguments, vectors);
             conformance::judge(&world.platform(0))
@@ -308,12 +366,12 @@ mod tests {
         let action = |line: &str| parse_line(&arguments(), line).map(|found| found.action);
         assert_eq!(action("--dry-run"), Ok(Action::Show));
         assert_eq!(action("--resources --lines"), Ok(resources(true)));
-        for (option, alone) in actions {
-            assert_eq!(action(option), Ok(alone));
-            for (other, _) in actions {
+        for (option, alone) in &actions {
+            assert_eq!(action(option), Ok(alone.clone()));
+            for (other, _) in &actions {
                 let line = format!("{option} {other}");
                 match action(&line) {
-                    Ok(same) => assert_eq!((same, other), (alone, option)),
+                    Ok(same) => assert_eq!((&same, other), (alone, option)),
                     Err(_) => assert_ne!(other, option),
                 }
             }

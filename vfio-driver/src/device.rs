@@ -22,7 +22,9 @@ use crate::error::OpenError;
 use crate::event_channel::EventChannel;
 use crate::interface::Interface;
 use crate::interrupts::Interrupts;
+use crate::iommu_info::IommuInfo;
 use crate::iova::IovaSpace;
+use crate::limits::Limits;
 use crate::removal::{Removal, Removals};
 use crate::reset;
 use crate::sys::{AddressSpace, Function};
@@ -83,6 +85,8 @@ impl Options {
 pub struct VfioDevice {
     address: PciAddress,
     device_id: u16,
+    group: u32,
+    info: IommuInfo,
     started: Instant,
     // In the order of their end. What maps or duplicates the function's file goes before the function, or its group
     // stays busy; memory is unmapped while the group is still in the container, or there is nothing to unmap it from.
@@ -148,6 +152,7 @@ impl VfioDevice {
         let device = Self {
             address,
             device_id: candidate.device,
+            group: candidate.group,
             started: Instant::now(),
             bar: function.bar(info.granule)?,
             config,
@@ -160,6 +165,7 @@ impl VfioDevice {
                 step: "create the removal's events",
                 source,
             })?,
+            info,
             function,
         };
         // From here on, `Drop` undoes what was done.
@@ -223,6 +229,20 @@ impl VfioDevice {
     /// The PCI device ID, which names the model: `0x1017` is a ConnectX-5.
     pub fn device_id(&self) -> u16 {
         self.device_id
+    }
+
+    /// What VFIO offers for the function.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            cdev: self.function.space().is_iommufd(),
+            group: self.group,
+            granule: self.info.granule,
+            usable: self.info.usable.clone(),
+            mappings: self.info.mappings,
+            bar_len: self.bar.len(),
+            msix_vectors: self.function.msix_vectors(),
+            vectors: self.interrupts.len(),
+        }
     }
 
     /// A descriptor that becomes readable when one of these MSI-X vectors is raised, when a deadline passes, or when the

@@ -11,6 +11,7 @@ pub mod echo_clients;
 pub mod ends;
 pub mod exchange;
 pub mod function;
+pub mod log_tap;
 pub mod plugged;
 pub mod program;
 pub mod progress;

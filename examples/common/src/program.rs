@@ -15,6 +15,7 @@ use bpaf::{Bpaf, OptionParser, Parser, construct, long, parsers::NamedArg};
 
 use crate::Result;
 use crate::devices::{self, Devices, devices};
+use crate::log_tap;
 use crate::plugged::{Plugged, plugged};
 
 /// The cards, and how they are used.
@@ -414,7 +415,10 @@ pub fn main<A, T>(
 ) -> ExitCode {
     end_at_a_closed_pipe();
     let filter = format!("error,{}=warn", bareverbs::cm::ip::WAITING_LOG);
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(filter)).init();
+    let environment = env_logger::Env::default().default_filter_or(filter);
+    if let Err(error) = log_tap::install(env_logger::Builder::from_env(environment).build()) {
+        eprintln!("{name}: {error}");
+    }
     let options = match parse(name, options) {
         Ok(options) => options,
         Err(code) => return code,

@@ -27,15 +27,18 @@ const SIZES: [usize; 14] = [
     0, 1, 3, 63, 64, 255, 256, 257, 4095, 4096, 4097, 65_535, 1_000_000, LARGEST,
 ];
 
+/// Takes the lines that the test says.
+pub(crate) type Print<'a> = &'a dyn Fn(&str);
+
 /// Executes one step and prints its result; the following steps need it.
-fn step<T>(name: &str, work: impl FnOnce() -> Result<(T, String)>) -> Result<T> {
+fn step<T>(print: Print<'_>, name: &str, work: impl FnOnce() -> Result<(T, String)>) -> Result<T> {
     match work() {
         Ok((value, note)) => {
-            println!("PASS  {name:<12}{note}");
+            print(&format!("PASS  {name:<12}{note}\n"));
             Ok(value)
         }
         Err(error) => {
-            println!("FAIL  {name:<12}{error}");
+            print(&format!("FAIL  {name:<12}{error}\n"));
             Err(format!("the self test failed at \"{name}\"").into())
         }
     }
@@ -49,9 +52,9 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
-    fn new(step: &'static str, reason: impl Into<String>) -> Self {
+    fn new(print: Print<'_>, step: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        println!("SKIP  {step:<12}{reason}");
+        print(&format!("SKIP  {step:<12}{reason}\n"));
         Self { step, reason }
     }
 }
@@ -63,8 +66,11 @@ struct Loopback {
     path: AhAttr,
 }
 
-/// The whole test, step by step on standard output. What had to be left out, if nothing failed.
-pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<Skipped>> {
+/// The whole test, step by step. What had to be left out, if nothing failed.
+pub(crate) fn run<P: Platform>(
+    print: Print<'_>,
+    open: impl FnOnce() -> Result<P>,
+) -> Result<Vec<Skipped>> {
     let mut opened = Some(open);
     let mut platform = None;
     with_page_chunks(|chunks| {
@@ -72,17 +78,21 @@ pub(crate) fn run<P: Platform>(open: impl FnOnce() -> Result<P>) -> Result<Vec<S
             Some(platform) => platform,
             None => {
                 let opened = opened.take().map(|open| open());
-                let failed = |error| step("open", || Err(error));
+                let failed = |error| step(print, "open", || Err(error));
                 let opened = opened.ok_or("opened before")?.or_else(failed)?;
                 platform.insert(opened)
             }
         };
-        attempt(platform, chunks)
+        attempt(print, platform, chunks)
     })
 }
 
 /// The same with so many chunks for the firmware's pages. If they were too few, nothing is printed yet.
-fn attempt<P: Platform>(platform: &P, mut chunks: Vec<PageChunk>) -> Result<Vec<Skipped>> {
+fn attempt<P: Platform>(
+    print: Print<'_>,
+    platform: &P,
+    mut chunks: Vec<PageChunk>,
+) -> Result<Vec<Skipped>> {
     let mut slot = DeviceSlot::new();
     let mut qps = [const { QpSlot::new() }; 2];
     let mut cqs = [const { CqSlot::new() }; 2];
@@ -93,7 +103,7 @@ fn attempt<P: Platform>(platform: &P, mut chunks: Vec<PageChunk>) -> Result<Vec<
         Err(error) if error.page_chunks().is_some() => return Err(error.into()),
         opened => opened,
     };
-    let device = step("open", || {
+    let device = step(print, "open", || {
         let device = opened?;
         let note = format!(
             "firmware {}, {} commands, {} pages given",
@@ -103,8 +113,8 @@ fn attempt<P: Platform>(platform: &P, mut chunks: Vec<PageChunk>) -> Result<Vec<
         );
         Ok((device, note))
     })?;
-    let skipped = operations(&device)?;
-    step("close", || {
+    let skipped = operations(print, &device)?;
+    step(print, "close", || {
         let (events, unknown) = device.lost_and_unknown_events();
         let bytes = device.bytes_quarantined();
         if events + unknown + bytes != 0 {
@@ -172,9 +182,12 @@ fn loopback<P: Platform>(
 }
 
 /// Everything between open and close.
-fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>> {
+fn operations<'d, P: Platform>(
+    print: Print<'_>,
+    device: &'d Device<'d, P>,
+) -> Result<Vec<Skipped>> {
     let forced = device.capabilities().has_force_loopback();
-    let port = step("port", || {
+    let port = step(print, "port", || {
         // Force loopback needs no link.
         let timeout = if forced { Duration::ZERO } else { TIMEOUT };
         let port = wait_for_link(device, timeout)?;
@@ -195,7 +208,7 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
         Ok((port, format!("{kind}, {state}{matters}")))
     })?;
     let pd = device.alloc_pd()?;
-    let mut pair = step("memory", || {
+    let mut pair = step(print, "memory", || {
         let pair = Pair([End::new(device, &pd)?, End::new(device, &pd)?]);
         let [a, b] = pair.0.each_ref().map(|end| end.buffer.rkey().0);
         let note = format!("2 regions of {LARGEST} bytes, rkeys {a:#x} and {b:#x}");
@@ -205,7 +218,7 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
         Ok(loopback) => loopback,
         Err(reason) => {
             let without = "nothing is connected";
-            let mut skipped = vec![Skipped::new("connect", reason)];
+            let mut skipped = vec![Skipped::new(print, "connect", reason)];
             for step in [
                 "send",
                 "write",
@@ -215,12 +228,12 @@ fn operations<'d, P: Platform>(device: &'d Device<'d, P>) -> Result<Vec<Skipped>
                 "protection",
                 "recovery",
             ] {
-                skipped.push(Skipped::new(step, without));
+                skipped.push(Skipped::new(print, step, without));
             }
             return Ok(skipped);
         }
     };
-    let skipped = exchange(device, &mut pair, &loopback)?;
+    let skipped = exchange(print, device, &mut pair, &loopback)?;
     if !forced {
         device.del_gid(loopback.path.sgid_index)?;
     }
@@ -253,12 +266,13 @@ pub(crate) fn with_pair<'d, P: Platform, T>(
 
 /// What two queue pairs do together.
 fn exchange<P: Platform>(
+    print: Print<'_>,
     device: &Device<'_, P>,
     pair: &mut Pair<'_, P>,
     loopback: &Loopback,
 ) -> Result<Vec<Skipped>> {
     let mut skipped = Vec::new();
-    step("connect", || {
+    step(print, "connect", || {
         pair.connect(loopback)?;
         let [a, b] = pair.qpns();
         let way = if loopback.path.force_loopback {
@@ -273,7 +287,7 @@ fn exchange<P: Platform>(
         Ok(((), note))
     })?;
     for op in [Op::Send, Op::Write, Op::Read] {
-        step(op.name(), || {
+        step(print, op.name(), || {
             for size in SIZES {
                 pair.transfer(op, size)?;
             }
@@ -282,27 +296,28 @@ fn exchange<P: Platform>(
         })?;
     }
     if device.capabilities().has_atomics() {
-        step("atomics", || Ok(((), pair.atomics()?)))?;
+        step(print, "atomics", || Ok(((), pair.atomics()?)))?;
     } else {
         skipped.push(Skipped::new(
+            print,
             "atomics",
             "the device has no 8-byte atomics in the host's byte order",
         ));
     }
     if device.platform().interrupt_vectors() > 0 {
-        step("interrupt", || {
+        step(print, "interrupt", || {
             let took = pair.interrupt()?;
             Ok(((), format!("a completion within {took:?}")))
         })?;
     } else {
-        skipped.push(Skipped::new("interrupt", "the platform has none"));
+        skipped.push(Skipped::new(print, "interrupt", "the platform has none"));
     }
-    step("protection", || {
+    step(print, "protection", || {
         let status = pair.wrong_key()?;
         let note = format!("wrong rkey: \"{status}\", reported to both ends");
         Ok(((), note))
     })?;
-    step("recovery", || {
+    step(print, "recovery", || {
         pair.connect(loopback)?;
         pair.transfer(Op::Write, 4097)?;
         Ok(((), "the same queue pairs, connected again".into()))

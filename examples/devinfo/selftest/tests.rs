@@ -31,7 +31,7 @@ fn a_card_without_a_cable_passes_and_keeps_nothing() {
     for (card, vectors) in cards {
         let world = world(card, vectors);
         let before = world.accounting(0);
-        run(|| Ok(world.platform(0))).expect("passed");
+        run(&|_| {}, || Ok(world.platform(0))).expect("passed");
         assert_eq!(world.accounting(0), before);
         assert_eq!(world.take_faults(0), []);
         world.with_model(0, |model| {
@@ -51,7 +51,7 @@ fn a_card_gets_as_many_pages_as_it_requires() {
         card.init_pages = init_pages;
         let world = world(card, 1);
         let before = world.accounting(0);
-        run(|| Ok(world.platform(0))).expect("passed");
+        run(&|_| {}, || Ok(world.platform(0))).expect("passed");
         Report::of(world.platform(0), "model0", 0).expect("a report");
         assert_eq!(world.accounting(0), before);
         world.with_model(0, |model| assert!(model.leaks().is_empty()));
@@ -78,14 +78,14 @@ fn a_device_without_atomics_passes() {
         caps.set_atomic(false);
     }
     let world = world(card, 1);
-    run(|| Ok(world.platform(0))).expect("passed");
+    run(&|_| {}, || Ok(world.platform(0))).expect("passed");
 }
 
 /// Where the self test fails on this card with these faults.
 fn fails_at(card: Card, fault: impl FnOnce(&mut Faults)) -> String {
     let world = world(card, 1);
     world.with_model(0, |model| fault(model.faults_mut()));
-    let error = run(|| Ok(world.platform(0))).expect_err("it does not work");
+    let error = run(&|_| {}, || Ok(world.platform(0))).expect_err("it does not work");
     let text = error.to_string();
     text.split('"').nth(1).expect("the step's name").to_owned()
 }
@@ -130,7 +130,7 @@ fn without_force_loopback(mut card: Card) -> Card {
 fn a_card_without_force_loopback_is_tested_through_its_own_address() {
     let world = world(without_force_loopback(Card::new(1)), 1);
     let before = world.accounting(0);
-    let skipped = run(|| Ok(world.platform(0))).expect("passed");
+    let skipped = run(&|_| {}, || Ok(world.platform(0))).expect("passed");
     assert_eq!(skipped, []);
     assert_eq!(world.accounting(0), before);
     world.with_model(0, |model| {
@@ -148,7 +148,7 @@ fn a_port_that_is_down_by_administration_is_raised() {
     let mut card = without_force_loopback(Card::new(1));
     card.admin_up = false;
     let world = world(card, 1);
-    let skipped = run(|| Ok(world.platform(0))).expect("passed");
+    let skipped = run(&|_| {}, || Ok(world.platform(0))).expect("passed");
     assert_eq!(skipped, []);
 }
 
@@ -164,7 +164,7 @@ fn a_card_with_neither_force_loopback_nor_a_link_is_skipped_with_the_reason() {
         (nameless, "needs a MAC address"),
     ] {
         let world = world(without_force_loopback(card), 1);
-        let skipped = run(|| Ok(world.platform(0))).expect("nothing failed");
+        let skipped = run(&|_| {}, || Ok(world.platform(0))).expect("nothing failed");
         let [first, rest @ ..] = &skipped[..] else {
             panic!("nothing was skipped");
         };

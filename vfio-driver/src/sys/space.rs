@@ -73,6 +73,11 @@ impl AddressSpace {
     }
 
     /// What the IOMMU can do. It is known only once the function is there.
+    /// Whether it is an iommufd's.
+    pub(crate) fn is_iommufd(&self) -> bool {
+        matches!(self, Self::Iommufd(_))
+    }
+
     pub(super) fn info(&self) -> io::Result<IommuInfo> {
         match self {
             Self::Container(container) => container_info(container),
