@@ -542,6 +542,26 @@ fn health_problems_are_fatal_for_good() {
     }
 }
 
+/// Linux reports a health counter that stands still (`poll_health`, "reached miss count"), and goes on: firmware may be busy
+/// with its own dump or update, and messages do not pass through it.
+#[test]
+fn a_health_counter_that_stands_still_is_not_fatal_by_itself() {
+    let fake = Fake::new();
+    let mut memory = Memory::new();
+    let device = Device::open(&fake, Config::DEFAULT, memory.storage()).expect("bring-up");
+    fake.lock().alive = false;
+    for _ in 0..100 {
+        fake.lock().now += Duration::from_secs(1);
+        fake.relax();
+        device.poll().expect("it goes on");
+    }
+    device
+        .execute(&NopIn::new())
+        .expect("commands are answered");
+    device.close().expect("orderly");
+    fake.assert_clean();
+}
+
 #[test]
 fn a_device_that_goes_between_two_registers_is_gone() {
     for reads in 0..20 {

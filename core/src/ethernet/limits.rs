@@ -36,6 +36,8 @@ pub(super) struct Limits {
     pub(super) log_strides: Option<u32>,
     /// Headers that have to be inline.
     pub(super) inline_mode: InlineMode,
+    /// `min_wqe_inline_mode` of send queues: what the port's context says, and 0 where the device does not ask for it.
+    pub(super) queue_inline_mode: u8,
     /// Binary logarithm of the blocks of a send queue, and of the WQEs of a receive queue.
     pub(super) log_queue: u8,
     /// Binary logarithm of a flow table's size.
@@ -107,6 +109,10 @@ impl Limits {
                 }
             }),
             inline_mode,
+            queue_inline_mode: match offloads.wqe_inline_mode() {
+                INLINE_BY_CONTEXT => inline_mode.number(),
+                _ => 0,
+            },
             log_queue: caps.hca.log_max_wq_sz().min(MAX_LOG_QUEUE),
             log_table: receive.log_max_ft_size().min(31),
             modify_root: receive.modify_root(),

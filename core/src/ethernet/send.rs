@@ -161,7 +161,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         context
             .set_flush_in_error_en(true)
             .set_state(state::RESET)
-            .set_min_wqe_inline_mode(limits.inline_mode.number())
+            .set_min_wqe_inline_mode(limits.queue_inline_mode)
             .set_ts_format(limits.send_clock)
             .set_user_index(cq.index)
             .set_cqn(cq.cqn().number())

@@ -24,6 +24,9 @@ const SYNDROME: usize = HEALTH + 0x3c;
 /// needs to know soon.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// A counter that stands still this long is worth a message: Linux's three looks in a row, 2 s apart.
+const QUIET: Duration = Duration::from_secs(6);
+
 /// Whether the device has left the bus: one register read.
 pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
@@ -59,6 +62,8 @@ pub(crate) struct Health {
     moved: Duration,
     /// The syndrome's register when the problem that the firmware reported without asking for a reset was logged.
     reported: u32,
+    /// That it does not was logged.
+    quiet: bool,
 }
 
 impl Health {
@@ -73,6 +78,7 @@ impl Health {
             counter: platform.read_be32(HEALTH_COUNTER) & HEALTH_COUNTER_MASK,
             moved: now,
             reported: 0,
+            quiet: false,
         }
     }
 
@@ -151,8 +157,13 @@ impl Health {
         if counter != self.counter {
             self.counter = counter;
             self.moved = now;
+            self.quiet = false;
         }
         let stalled = now.saturating_sub(self.moved);
+        if stalled >= QUIET && !self.quiet {
+            self.quiet = true;
+            log::error!("the firmware's health counter has stood still for {stalled:?}");
+        }
         if stalled >= config.health_stall {
             let stalled = stalled.into();
             return Err(DeviceError::Stuck { stalled });

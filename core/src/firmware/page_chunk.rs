@@ -113,11 +113,13 @@ impl PageChunk {
 
     /// Bits of word `word` that represent pages.
     fn valid(&self, word: usize) -> u64 {
-        match (self.len() as usize).saturating_sub(word * 64) {
+        let pages = match (self.len() as usize).saturating_sub(word * 64) {
             0 => 0,
             64.. => u64::MAX,
             rest => (1 << rest) - 1,
-        }
+        };
+        // Firmware takes no page at address 0 (Linux: `alloc_system_page`).
+        pages & !u64::from(word == 0 && self.iova.load(Relaxed) == 0)
     }
 
     /// Offers up to `wanted` free pages; returns how many.

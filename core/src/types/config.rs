@@ -23,7 +23,8 @@ pub struct Config {
     /// anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for nothing
     /// else, so that this is what an idle device costs.
     pub health_interval: Duration,
-    /// For how long the health counter may stand still before the device counts as dead.
+    /// For how long the health counter may stand still before the device counts as dead. By default for ever: Linux's driver only
+    /// says that it stands still, too, as messages flow on without the firmware's help, and commands have their own time.
     pub health_stall: Duration,
     /// Entries of the event queue at least; rounded up to a power of two, and raised so that every CQ of the storage
     /// can have an event in it.
@@ -47,7 +48,7 @@ impl Config {
         command_timeout: Duration::from_secs(60),
         teardown_timeout: Duration::from_secs(5),
         health_interval: Duration::from_secs(1),
-        health_stall: Duration::from_secs(10),
+        health_stall: Duration::MAX,
         event_queue_entries: 512,
         completion_event_queues: 0,
         interrupts: false,

@@ -237,6 +237,18 @@ impl Shared {
         }
     }
 
+    pub(crate) fn function_comes(&self, index: usize, id: u16, pages: u32) {
+        let mut function = self.function(index);
+        let Function { model, port, .. } = &mut *function;
+        model.function_comes(port, id, pages);
+    }
+
+    pub(crate) fn function_goes(&self, index: usize, id: u16, release_all: bool) {
+        let mut function = self.function(index);
+        let Function { model, port, .. } = &mut *function;
+        model.function_goes(port, id, release_all);
+    }
+
     pub(crate) fn set_pkey(&self, index: usize, at: u16, pkey: u16) -> bool {
         let mut function = self.function(index);
         let Function { model, port, .. } = &mut *function;

@@ -175,6 +175,22 @@ impl World {
         self.shared.set_link(index, up);
     }
 
+    /// Another function, `id`, comes up, whose pages the driver of function `index` gives.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn function_comes(&self, index: usize, id: u16, pages: u32) {
+        self.shared.function_comes(index, id, pages);
+    }
+
+    /// It goes; with `release_all`, the firmware forgets its pages.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn function_goes(&self, index: usize, id: u16, release_all: bool) {
+        self.shared.function_goes(index, id, release_all);
+    }
+
     /// Puts a P_Key into the table of function `index`, without an event; false if the table is shorter.
     ///
     /// # Panics

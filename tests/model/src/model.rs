@@ -335,6 +335,21 @@ impl Model {
         self.device.pages.appetite = pages;
     }
 
+    /// Another function whose pages this one's driver gives comes up and requires some: a virtual one, or, for embedded
+    /// processors, one of the host's.
+    pub fn function_comes(&mut self, host: &mut dyn Host, id: u16, pages: u32) {
+        self.with_io(host, |device, io| {
+            device.function_comes(io, (false, id), pages)
+        });
+    }
+
+    /// It goes. With `release_all`, the firmware knows none of its pages any more, and refuses to return them.
+    pub fn function_goes(&mut self, host: &mut dyn Host, id: u16, release_all: bool) {
+        self.with_io(host, |device, io| {
+            device.function_goes(io, (false, id), release_all)
+        });
+    }
+
     /// The firmware stops with this health syndrome.
     pub fn fail_health(&mut self, syndrome: u8, ext_syndrome: u16) {
         self.device.health.fail(syndrome, ext_syndrome);

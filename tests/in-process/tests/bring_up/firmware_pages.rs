@@ -25,6 +25,38 @@ fn firmware_that_requires_too_many_pages_is_refused() {
     assert_nothing_held(&world, "starved");
 }
 
+/// Virtual functions come and go. The firmware returns the pages of one, and forgets those of the other (`release_all`), which
+/// it refuses to return.
+#[test]
+fn pages_of_other_functions_go_with_them() {
+    let world = world(Card::new(1));
+    let mut memory = Memory::new();
+    let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+    let own = device.pages_given();
+    let run = || {
+        for _ in 0..1000 {
+            device.poll().expect("healthy");
+            device.platform().relax();
+        }
+    };
+    for (release_all, function) in [(false, 1), (true, 2), (true, 1), (false, 2)] {
+        for id in [1, 2] {
+            world.function_comes(0, id, 70);
+        }
+        run();
+        assert_eq!(device.pages_given(), own + 140);
+        world.function_goes(0, function, release_all);
+        run();
+        assert_eq!(device.pages_given(), own + 70);
+        world.function_goes(0, 3 - function, true);
+        run();
+        assert_eq!(device.pages_given(), own);
+    }
+    assert_eq!(device.page_faults(), (0, 0));
+    device.close().expect("orderly");
+    assert_nothing_held(&world, "after close");
+}
+
 #[test]
 fn pages_are_given_while_a_command_waits_for_them() {
     let world = world(Card::new(1));

@@ -26,7 +26,7 @@ fn it_comes_up_on_either_kind_of_port() {
             assert!(round == 0 || device.commands_executed() == commands);
             commands = device.commands_executed();
             // Pages, and the host's byte order.
-            assert!(commands <= 19 - 3, "{commands} commands");
+            assert!(commands <= 20 - 3, "{commands} commands");
             let port = device.query_port().expect("port");
             assert_eq!(port.state, PortState::Active);
             assert_ne!((port.port_guid, port.node_guid), (0, 0));

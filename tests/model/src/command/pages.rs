@@ -76,7 +76,11 @@ pub(super) fn manage(
     io: &mut Io<'_>,
     call: Call<'_, ManagePagesIn>,
 ) -> Result {
-    device.own_function(call.input.embedded_cpu_function(), call.input.function_id())?;
+    let other = (call.input.embedded_cpu_function(), call.input.function_id());
+    if device.pages.others.contains_key(&other) {
+        return manage_other(device, io, call, other);
+    }
+    device.own_function(other.0, other.1)?;
     if device.config.is_virtual() {
         return Err(Syndrome::PagesVirtual.into());
     }
@@ -92,33 +96,82 @@ pub(super) fn manage(
     }
 }
 
-fn give(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ManagePagesIn>) -> Result {
+/// Pages of another function, whose contents do not matter here.
+fn manage_other(
+    device: &mut Device,
+    io: &mut Io<'_>,
+    call: Call<'_, ManagePagesIn>,
+    other: (bool, u16),
+) -> Result {
+    match ManagePages::from_number(call.input.op_mod()) {
+        Some(ManagePages::CannotGive) => Ok(()),
+        Some(ManagePages::Give) => {
+            let list = offered(device, &call)?;
+            for &page in &list {
+                io.write(page, &[0x5a; 8])
+                    .map_err(|_| Syndrome::PagesUnreachable)?;
+            }
+            let pages = device.pages.others.entry(other).or_default();
+            pages.extend(list);
+            Ok(())
+        }
+        Some(ManagePages::Take) => {
+            let count = call.input.input_num_entries() as usize;
+            if call.output_tail.len() / 8 < count {
+                return Err(Syndrome::PagesOutputShort.into());
+            }
+            let pages = device.pages.others.entry(other).or_default();
+            let mut taken = 0;
+            for entry in call.output_tail.chunks_exact_mut(8).take(count) {
+                let Some(page) = pages.pop_last() else {
+                    break;
+                };
+                entry.copy_from_slice(&page.to_be_bytes());
+                taken += 1;
+            }
+            call.output.set_output_num_entries(taken);
+            Ok(())
+        }
+        None => Err(Syndrome::PagesOpMod.into()),
+    }
+}
+
+/// The pages of a list, if they can be given.
+fn offered(
+    device: &Device,
+    call: &Call<'_, ManagePagesIn>,
+) -> core::result::Result<Vec<u64>, Syndrome> {
     let count = call.input.input_num_entries() as usize;
     let list = count
         .checked_mul(8)
         .and_then(|len| call.tail.get(..len))
         .ok_or(Syndrome::PagesListShort)?;
-    let addresses = || {
-        list.chunks_exact(8).map(|entry| {
-            entry
-                .iter()
-                .fold(0, |all, &byte| all << 8 | u64::from(byte))
-        })
-    };
+    let mut pages = Vec::with_capacity(count);
     let mut seen = std::collections::HashSet::new();
-    for page in addresses() {
-        if page % PAGE != 0 {
-            return Err(Syndrome::PagesUnaligned.into());
+    for entry in list.chunks_exact(8) {
+        let page = entry
+            .iter()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte));
+        // Linux maps another page in place of one at address 0 (`alloc_system_page`).
+        if page == 0 || page % PAGE != 0 {
+            return Err(Syndrome::PagesUnaligned);
         }
         if device.pages.holds(page) || !seen.insert(page) {
-            return Err(Syndrome::PagesTwice.into());
+            return Err(Syndrome::PagesTwice);
         }
+        pages.push(page);
     }
+    Ok(pages)
+}
+
+fn give(device: &mut Device, io: &mut Io<'_>, call: &Call<'_, ManagePagesIn>) -> Result {
+    let list = offered(device, call)?;
+    let count = list.len();
     let boot = device
         .config
         .boot_pages
         .saturating_add(device.faults.extra_boot_pages);
-    for page in addresses() {
+    for page in list {
         device.pages.give(io, page, boot)?;
     }
     device.pages.appetite = device

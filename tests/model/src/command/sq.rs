@@ -28,8 +28,11 @@ fn check_context(device: &Device, context: &Sqc) -> core::result::Result<(), Syn
     }
     let caps = &device.caps.ethernet;
     let multi = caps.enhanced_multi_pkt_send_wqe() || caps.multi_pkt_send_wqe() != 0;
+    // Linux and DPDK set the inline mode where the port's context has it (`MLX5_CAP_INLINE_MODE_VPORT_CONTEXT`) only.
+    let inline_mode = caps.wqe_inline_mode() == 1 || context.min_wqe_inline_mode() == 0;
     // Hairpins, pacing and time stamps elsewhere are not offered.
-    if context.hairpin()
+    if !inline_mode
+        || context.hairpin()
         || context.packet_pacing_rate_limit_index() != 0
         || context.qos_queue_group_id() != 0
         || context.allow_multi_pkt_send_wqe() && !multi

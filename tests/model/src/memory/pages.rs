@@ -42,6 +42,9 @@ pub(crate) struct Pages {
     pub(crate) asked: i32,
     /// Pages that must be there before the next object is made; faults raise it.
     pub(crate) appetite: u32,
+    /// Pages of other functions, which this one's driver gives: virtual ones, or the host's. By `embedded_cpu_function` and
+    /// number; a function without an entry does not exist.
+    pub(crate) others: BTreeMap<(bool, u16), BTreeSet<u64>>,
     /// Another function's driver gives the pages, so that contexts lie where this one's host does not see them.
     elsewhere: bool,
 }
@@ -68,7 +71,7 @@ impl Pages {
 
     /// Pages held in all.
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        self.held.len() + self.others.values().map(BTreeSet::len).sum::<usize>()
     }
 
     /// The firmware's own pages among them.
@@ -87,7 +90,7 @@ impl Pages {
     }
 
     pub(crate) fn holds(&self, page: u64) -> bool {
-        self.held.contains_key(&page)
+        self.held.contains_key(&page) || self.others.values().any(|pages| pages.contains(&page))
     }
 
     /// Takes a page in; the first `boot` become the firmware's own.

@@ -272,19 +272,59 @@ impl Device {
     }
 
     pub(crate) fn page_event(&mut self, io: &mut Io<'_>, pages: i32) {
-        let mut request = bareverbs_firmware_cmds::pages::PagesReqEvent::ZERO;
         log::debug!("the firmware asks for {pages} pages");
-        request.set_function_id(0).set_num_pages(pages as u32);
-        if self.config.embedded_cpu {
+        self.function_event(io, (self.config.embedded_cpu, 0), pages, false);
+    }
+
+    /// An event about the pages of a function.
+    fn function_event(
+        &mut self,
+        io: &mut Io<'_>,
+        (embedded_cpu, id): (bool, u16),
+        pages: i32,
+        release_all: bool,
+    ) {
+        let mut request = bareverbs_firmware_cmds::pages::PagesReqEvent::ZERO;
+        request.set_function_id(id).set_num_pages(pages as u32);
+        if embedded_cpu {
             request.0[0] |= PAGES_OF_EMBEDDED_CPU;
         }
+        if release_all {
+            request.0[0] |= RELEASE_ALL_PAGES;
+        }
         self.event(io, event::PAGE_REQUEST, 0, &request.0);
+    }
+
+    /// Another function comes up, and the firmware asks this one's driver for its pages.
+    pub(crate) fn function_comes(&mut self, io: &mut Io<'_>, function: (bool, u16), pages: u32) {
+        self.pages.others.entry(function).or_default();
+        self.function_event(io, function, pages.min(i32::MAX as u32) as i32, false);
+    }
+
+    /// It goes. The firmware forgets its pages and says so, or asks this one's driver to take them back.
+    pub(crate) fn function_goes(
+        &mut self,
+        io: &mut Io<'_>,
+        function: (bool, u16),
+        release_all: bool,
+    ) {
+        let pages = if release_all {
+            self.pages.others.remove(&function);
+            0
+        } else {
+            let pages = self.pages.others.get(&function);
+            -(pages.map_or(0, |pages| pages.len()) as i32)
+        };
+        self.function_event(io, function, pages, release_all);
     }
 }
 
 /// In the first byte of a page request, which `mlx5_ifc` does not name: the pages are for the function of the embedded cores
 /// (`EC_FUNCTION_MASK` of Linux).
 const PAGES_OF_EMBEDDED_CPU: u8 = 0x80;
+/// In the same byte: the function is gone, and the firmware knows none of its pages any more (`RELEASE_ALL_PAGES_MASK` of
+/// Linux).
+const RELEASE_ALL_PAGES: u8 = 0x40;
 
 /// Puts status and syndrome into an answer.
 fn answer(output: &mut [u8], reject: &Reject) {
