@@ -60,10 +60,10 @@ pub(crate) struct Health {
     counter: u32,
     /// When the counter was last seen to move.
     moved: Duration,
+    /// That the counter stands still was logged.
+    quiet: bool,
     /// The syndrome's register when the problem that the firmware reported without asking for a reset was logged.
     reported: u32,
-    /// That it does not was logged.
-    quiet: bool,
 }
 
 impl Health {
