@@ -548,7 +548,7 @@ impl<'s, P: Platform> Device<'s, P> {
             events
         };
         let events = if self.capabilities.hca.dct() {
-            events | EventType::DctKeyViolation.mask()
+            events | EventType::DctKeyViolation.mask() | EventType::DctDrained.mask()
         } else {
             events
         };

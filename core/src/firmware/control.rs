@@ -429,6 +429,8 @@ impl Dispatch<'_> {
             (EventType::DctKeyViolation, Queue::Dct(dctn)) => AsyncEvent::DctKeyViolation {
                 dctn: bareverbs_firmware_cmds::numbers::Qpn::from_low_bits(dctn),
             },
+            // It is for who destroys the target.
+            (EventType::DctDrained, Queue::Dct(dctn)) if tables.target_drained(dctn) => return,
             (what, queue) => {
                 log::debug!("event {what} for {queue:?} is not handled");
                 *self.unknown += 1;

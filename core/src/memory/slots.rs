@@ -121,6 +121,9 @@ pub(crate) const PACKETS: u32 = 1 << 8;
 /// In [`QpSlot::flags`]: it is a target of dynamic connections, which the firmware counts apart from QPs.
 pub(crate) const TARGET: u32 = 1 << 9;
 
+/// In [`QpSlot::flags`]: it is one that has drained.
+pub(crate) const DRAINED: u32 = 1 << 10;
+
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
 pub(crate) mod error_flags {
     /// A send failed.

@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::task::Waker;
 
-use crate::memory::slots::{CQ_FAILED, CqSlot, DEAD, NONE, QpSlot, SrqSlot};
+use crate::memory::slots::{CQ_FAILED, CqSlot, DEAD, DRAINED, NONE, QpSlot, SrqSlot, TARGET};
 
 /// A list of free slots: those given back, then those never used.
 #[derive(Debug)]
@@ -230,6 +230,17 @@ impl<'s> Tables<'s> {
         };
         slot.limit_reached.store(1, Release);
         true
+    }
+
+    /// Records that a target of dynamic connections has drained; false if there is no such target.
+    pub(crate) fn target_drained(&self, dctn: u32) -> bool {
+        let target = self.qps.iter().find(|slot| {
+            slot.qpn_tag.load(Acquire) == dctn && slot.flags.load(Relaxed) & TARGET != 0
+        });
+        target.is_some_and(|slot| {
+            slot.flags.fetch_or(DRAINED, Release);
+            true
+        })
     }
 
     /// Reserves an SRQ slot.

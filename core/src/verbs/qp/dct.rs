@@ -7,10 +7,10 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 
 use crate::device::Device;
-use crate::memory::slots::TARGET;
+use crate::memory::slots::{DRAINED, TARGET};
 use crate::platform::Platform;
 use crate::types::ah::{self, AhAttr, AhError};
-use crate::types::error::{CommandError, Millis};
+use crate::types::error::{CommandError, CommandFailure, Millis};
 use crate::types::gid::RoceVersion;
 use crate::types::port::Mtu;
 use crate::types::sge::Access;
@@ -24,7 +24,7 @@ use crate::verbs::srq::Srq;
 use bareverbs_firmware_cmds::dct::{ArmDctIn, CreateDctIn, DestroyDctIn, DrainDctIn, QueryDctIn};
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::values::{AtomicMode, DctState};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The attributes of a new target: those of `mlx5dv_create_qp` and of the transitions to INIT and RTR.
 #[derive(Debug)]
@@ -105,6 +105,8 @@ pub struct Dct<'d, P: Platform> {
     /// What it is to pollers: a QP without queues. It is never destroyed as one.
     object: ManuallyDrop<QpObject<'d, P>>,
     access_key: u64,
+    /// It was told to drain.
+    draining: bool,
 }
 
 impl<'d, P: Platform> Pd<'d, P> {
@@ -193,6 +195,7 @@ impl<'d, P: Platform> Pd<'d, P> {
                     parts.into_object(device, Qpn::from_low_bits(answer.dctn())),
                 ),
                 access_key: init.access_key,
+                draining: false,
             }),
             Err(error) => {
                 parts.discard(device, error.may_still_happen());
@@ -256,24 +259,32 @@ impl<'d, P: Platform> Dct<'d, P> {
         }
     }
 
-    fn drain_and_destroy(&self) -> Result<(), DctError> {
+    fn drain_and_destroy(&mut self) -> Result<(), DctError> {
         let device = self.device();
         let number = self.dctn().number();
-        let state = |this: &Self| this.query().map_err(DctError::Command);
-        // A drain that was begun before need not, and cannot, be begun again.
-        if let (Some(DctState::Active), _) = state(self)? {
-            device
-                .execute_no_output(DrainDctIn::new().set_dctn(number))
-                .map_err(DctError::Command)?;
+        // A drain that was begun before cannot be begun again.
+        if !self.draining {
+            let drain = device.execute_no_output(DrainDctIn::new().set_dctn(number));
+            self.draining = drain.map_or_else(|error| error.may_still_happen(), |()| true);
+            drain.map_err(DctError::Command)?;
         }
         let begun = device.platform().now();
-        while !matches!(state(self)?, (Some(DctState::Drained), _)) {
-            let waited = device.platform().now().saturating_sub(begun);
-            if waited >= device.config().command_timeout {
-                let waited = waited.into();
-                return Err(DctError::NotDrained { waited });
+        device.until(|| {
+            // Linux's driver waits for the event. What QUERY_DCT says it asks at no time.
+            let flags = self.object.slot.flags.load(Acquire);
+            match self.query() {
+                _ if flags & DRAINED != 0 => return Some(Ok(())),
+                Ok((Some(DctState::Drained), _)) => return Some(Ok(())),
+                Ok(_) => {}
+                Err(error) if matches!(error.failure, CommandFailure::Status { .. }) => {}
+                Err(error) => return Some(Err(DctError::Command(error))),
             }
-        }
+            let waited = device.platform().now().saturating_sub(begun);
+            (waited >= device.config().command_timeout).then(|| {
+                let waited = waited.into();
+                Err(DctError::NotDrained { waited })
+            })
+        })?;
         device
             .execute_no_output(DestroyDctIn::new().set_dctn(number))
             .map_err(DctError::Command)

@@ -1,5 +1,6 @@
 //! Dynamic connections: initiators whose work requests each name a target, and targets of many initiators.
 
+use bareverbs_core::firmware_cmds::values::DctState;
 use bareverbs_core::{
     Access, AddressHandle, AsyncEvent, Buffer, Cq, CqInit, CreateQpError, DcTarget, Dci, Dct,
     DctError, DctInitAttr, Inline, Mtu, PostError, Qpn, Remote, SendData, SendFlags, SendOp,
@@ -416,6 +417,22 @@ fn an_empty_srq_makes_initiators_wait() {
     });
 }
 
+/// Drivers wait for the event that says that a target has drained (`mlx5_core_destroy_dct`), whatever its state seems to be.
+#[test]
+fn a_target_has_drained_when_the_event_says_so() {
+    let card = |mut card: Config| {
+        card.quirks.targets_look_active = true;
+        card
+    };
+    lab_with(card, |lab| {
+        let all = receiver(lab);
+        let dct = target(lab, &all);
+        assert_eq!(dct.query().unwrap().0, Some(DctState::Active));
+        dct.destroy().map_err(|(_, error)| error).unwrap();
+        drop(target(lab, &all));
+    });
+}
+
 #[test]
 fn a_target_is_destroyed_under_traffic() {
     lab(|lab| {
@@ -514,7 +531,7 @@ fn cards() {
             |_| {
                 unit.set(unit.get() + 1);
                 let config = seam::card(Config::card(card, unit.get()));
-                offer.set(offer.get() + usize::from(config.general.dct()));
+                offer.set(offer.get() + usize::from(config.general_max.dct()));
                 config
             },
             check,

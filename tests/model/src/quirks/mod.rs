@@ -34,4 +34,6 @@ pub struct Quirks {
     pub rest: Duration,
     /// Queue pairs have their turns in any order and of any length, so that their completions mix.
     pub any_turn: bool,
+    /// QUERY_DCT calls each target active: no driver waits for another state in its answers.
+    pub targets_look_active: bool,
 }
