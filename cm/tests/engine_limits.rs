@@ -191,9 +191,9 @@ fn peer_that_lost_its_memory_gets_back_in() {
     }
 }
 
-/// The other way round: this end's QP is known there, and a fresh one gets through.
+/// The other way round: this end's QP is known there, and gets through once the old connection is dropped.
 #[test]
-fn refused_as_stale_and_tried_again_with_a_fresh_qp() {
+fn refused_as_stale_and_tried_again() {
     let mut world = World::new(1, 8);
     let first = world.connect();
     world.run(10 * MS);
@@ -218,13 +218,21 @@ fn refused_as_stale_and_tried_again_with_a_fresh_qp() {
     world.run(world.now + 10 * MS);
     assert_eq!(world.events(0), [Seen::Rejected(10, vec![])]);
     assert_eq!(world.nodes[0].state(second), Ok(State::Timewait));
-    let third = world.nodes[0]
-        .retry(world.now, second, 0x12, b"again")
-        .unwrap();
+    // It rests; the end of that is an event.
+    let wait = Duration::from_millis(300);
+    world.nodes[0].rest(world.now, second, wait).unwrap();
+    world.seen[0].clear();
+    world.run(world.now + wait - 5 * MS);
+    assert_eq!(world.events(0), []);
+    world.run(world.now + 10 * MS);
+    assert_eq!(world.events(0), [Seen::TimewaitExit]);
+    let third = world.nodes[0].retry(world.now, second, b"again").unwrap();
+    assert_ne!(third, second);
     world.run(world.now + 10 * MS);
     assert!(world.established(0, third));
     let peer = world.peer_id().unwrap();
-    assert_eq!(world.nodes[1].qp_params(peer).unwrap().dest_qpn, 0x12);
+    let qpn = world.nodes[1].qp_params(peer).unwrap().dest_qpn;
+    assert_eq!(qpn, params.local_qpn);
     assert_eq!(world.nodes[1].remote_ece(peer), Ok(ece));
     let Some((_, _, Seen::Request(data))) = world.seen[1]
         .iter()
@@ -236,7 +244,7 @@ fn refused_as_stale_and_tried_again_with_a_fresh_qp() {
     };
     assert_eq!(&data[..5], b"again");
     assert_eq!(
-        world.nodes[0].retry(world.now, third, 0x13, b""),
+        world.nodes[0].retry(world.now, third, b""),
         Err(CmError::WrongState {
             call: "retry",
             state: State::Established

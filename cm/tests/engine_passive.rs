@@ -208,6 +208,34 @@ fn duplicate_req_by_state() {
     assert_ne!(bench.request(9, 0x55), id);
 }
 
+/// A client that was killed while it connected, and comes back with the same QP: the half-open connection ends as if its
+/// request had been withdrawn, before and after the reply, and the next try is accepted.
+#[test]
+fn stale_half_open_connection() {
+    for replied in [false, true] {
+        let mut bench = server();
+        let old = bench.request(9, 0x55);
+        if replied {
+            bench.engine.reply(NOW, old, &ReplyParams::new(3)).unwrap();
+            assert!(matches!(bench.said(), Message::Rep(_)));
+        }
+        bench.deliver(Message::Req(req(10, 0x55))).unwrap();
+        bench.refused(10, 0, RejectReason::STALE_CONNECTION, &[]);
+        let event = bench.engine.poll_event().unwrap();
+        assert_eq!(event.connection, old);
+        assert!(matches!(
+            event.kind,
+            EventKind::Rejected {
+                reason: RejectReason::STALE_CONNECTION,
+                ..
+            }
+        ));
+        assert_eq!(bench.state(old), State::Idle);
+        bench.silent();
+        assert_ne!(bench.request(11, 0x55), old);
+    }
+}
+
 /// Linux T4: a QP that is in a connection asks for another one.
 #[test]
 fn stale_connection() {

@@ -7,7 +7,6 @@
 use core::fmt::{self, Write};
 use core::time::Duration;
 
-use bareverbs::cm::mad::RejectReason;
 use bareverbs::cm::rdma::{
     AddrInfo, CmId, ConnParam, QpInit, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr,
 };
@@ -495,14 +494,7 @@ pub(crate) fn ping_from<'d, P: Platform + 'd, R: Resolver>(
     let mut sink = supply.make(cm, id, size, Access::REMOTE_WRITE)?;
     let registered = cm.device().commands_executed() - registered;
     result.connect_at = cm.now();
-    let mut outcome = cm.connect(id, Some(&param));
-    if let Err(RdmaError::Rejected(RejectReason::STALE_CONNECTION)) = outcome {
-        // The server has a connection to a queue pair of this number, of a process that did not end in order.
-        cm.renew_qp(id, &mut supply.queues())?;
-        end.expect_message(cm)?;
-        outcome = cm.connect(id, Some(&param));
-    }
-    outcome.map_err(|error| match error {
+    cm.connect(id, Some(&param)).map_err(|error| match error {
         RdmaError::Rejected(_) => refusal(cm, id, error),
         error => unreached("connecting to")(error),
     })?;

@@ -1,6 +1,7 @@
 //! Messages, advertisements and private text, byte by byte.
 
 use super::*;
+use bareverbs::cm::mad::RejectReason;
 
 fn text(number: u32, len: usize) -> Vec<u8> {
     let message = Message::new(number, len);

@@ -149,15 +149,36 @@ impl Engine<'_> {
         Ok(id)
     }
 
-    /// Asks once more after a refusal, with a new communication ID and another QP: for use after
+    /// Lets an attempt rest that was refused as [stale](RejectReason::STALE_CONNECTION): after `wait` comes
+    /// [`TimewaitExit`](super::EventKind::TimewaitExit), and [`retry`](Self::retry) may follow. The other end drops its old
+    /// connection meanwhile. An error if that is one of this end, so that the refusal was right.
+    pub fn rest(&mut self, now: Duration, id: ConnectionId, wait: Duration) -> Result<(), CmError> {
+        let index = self.in_state(id, "rest", &[State::Timewait])?;
+        let qpn = self.slots[index].local_qpn;
+        let mut others = self.slots.iter().filter(|slot| {
+            let alive = slot.used && !slot.zombie && slot.local_qpn == qpn;
+            alive && !matches!(slot.state, State::Idle | State::Timewait)
+        });
+        if let Some(other) = others.next() {
+            return Err(CmError::WrongState {
+                call: "rest",
+                state: other.state,
+            });
+        }
+        self.slots[index].exit_due = true;
+        let at = nanos(now).saturating_add(nanos(wait));
+        self.wheel.arm(self.slots, index as u32, at);
+        Ok(())
+    }
+
+    /// Asks once more after a refusal, with a new communication ID and PSN: for use after
     /// [`STALE_CONNECTION`](RejectReason::STALE_CONNECTION), where the other end still had a connection with this QP from
-    /// before. Everything but QP, PSN and private data is as before; an alternate path is not offered again. The old ID
+    /// before. Everything else is as before, with `private_data` again; an alternate path is not offered again. The old ID
     /// stays valid until it is released.
     pub fn retry(
         &mut self,
         now: Duration,
         id: ConnectionId,
-        local_qpn: u32,
         private_data: &[u8],
     ) -> Result<ConnectionId, CmError> {
         let index = self.in_state(id, "retry", &[State::Idle, State::Timewait])?;
@@ -172,7 +193,7 @@ impl Engine<'_> {
         let params = ConnectParams {
             service_id: slot.service_id,
             transport: slot.transport,
-            local_qpn,
+            local_qpn: slot.local_qpn,
             path_mtu: slot.path_mtu,
             rate: slot.rate,
             packet_life_time: slot.packet_life_time,

@@ -375,13 +375,21 @@ impl Engine<'_> {
 
     /// The peer of this connection does not have it any more: the request `refused` shows that. The peer's next try
     /// gets through, even with the same QP and even if it never answers the DREQ; but a late copy of the request that
-    /// made this connection, or of the one that was refused, makes no connection that the peer does not have.
+    /// made this connection, or of the one that was refused, makes no connection that the peer does not have. A half-open
+    /// one ends as if the peer had withdrawn its request.
     fn stale(&mut self, index: usize, refused: u32, now: u64) {
         let slot = &mut self.slots[index];
         match slot.state {
             State::Established | State::DreqSent | State::DreqReceived => {
                 slot.stale = true;
                 slot.refused_comm_id = refused;
+            }
+            State::ReqReceived | State::MraReqSent | State::RepSent | State::MraRepReceived => {
+                let withdrawal = Rej {
+                    reason: RejectReason::STALE_CONNECTION.0,
+                    ..Rej::ZERO
+                };
+                return self.refused(index, now, &withdrawal, false);
             }
             _ => return,
         }

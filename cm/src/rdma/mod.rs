@@ -55,10 +55,9 @@
 //! * [`accept`](RdmaCm::accept) begins to move the QP to RTR and RTS; REP is sent *after* that: data may come before RTU. If it
 //!   fails the same follows.
 //! * When the connection is refused as stale (REJ 10: the other end still has a connection with a QP of this number, from
-//!   before this end was restarted) and the application cannot notice another QP, because nothing is posted and CQs and
-//!   receive queue are its own, the QP is replaced by one with another number and the request made again, at most
-//!   [`Config::stale_retries`] times. Otherwise the application sees `Rejected` with status 10, as under librdmacm, and has
-//!   [`renew_qp`](RdmaCm::renew_qp).
+//!   before this end was restarted), the other end drops that one, and the request is made again with the same QP, at most
+//!   [`Config::stale_retries`] times, half a second later, then after a second, and so on. What is posted stays posted. After
+//!   the last time the application sees `Rejected` with status 10, which under librdmacm it sees at once.
 //! * When the connection is refused the QP goes to ERR, and what was posted is flushed. On a disconnection by the other
 //!   end the QP is left alone until the application calls [`disconnect`](RdmaCm::disconnect).
 //!
@@ -70,7 +69,7 @@
 //! with the firmware as its queue takes. [`start_qp`](RdmaCm::start_qp) begins to create a QP; `connect` and
 //! `accept` may follow at once. Calls whose result is there when they return poll on top of that, such as
 //! [`create_qp`](RdmaCm::create_qp) and all of a synchronous id. QPs for datagrams and XRC, SRQs, memory and groups are waited
-//! for, and so is the rare replacement of a QP whose number is refused as stale.
+//! for.
 //!
 //! # Datagrams
 //!

@@ -117,8 +117,8 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
         Ok(channel)
     }
 
-    /// Posts the receive for a message: once more, if the QP was replaced.
-    pub fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
+    /// Posts the receive for a message.
+    fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
         Ok(cm.post_recv(self.id, 0, &self.inbox, 0, LEN)?)
     }
 

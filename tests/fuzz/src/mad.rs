@@ -162,7 +162,7 @@ impl Run<'_> {
             8 => engine.notify_established(id).map(|_| ()),
             9 => engine.set_user(id, detail.into()),
             10 => {
-                let again = engine.retry(now, id, 0x300, private);
+                let again = engine.retry(now, id, private);
                 again.map(|again| self.ids.push(again))
             }
             11 => engine.qp_params(id).and(engine.remote_ece(id)).map(|_| ()),

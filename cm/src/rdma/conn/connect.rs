@@ -154,7 +154,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.responder_resources = responder_resources;
         slot.conn.initiator_depth = initiator_depth;
         slot.events.failure = None;
-        slot.conn.stale_retries = self.config.stale_retries;
+        slot.conn.stale_retries = 0;
         self.ids[index].apply_timers(&mut self.engine);
         self.watch(now, index);
         Ok(())
@@ -286,7 +286,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 self.engine.disconnect(now, connection, &[])?;
                 self.ids[index].state = IdState::Disconnect;
             }
-            State::DreqSent | State::Timewait | State::Idle => {}
+            State::DreqSent => {}
+            State::Idle => {}
+            // Over. An attempt that rests after a refusal as stale is called off.
+            State::Timewait => self.ids[index].state = IdState::Disconnect,
             // Not connected yet: there is nothing to end, but the attempt can be called off.
             _ => {
                 self.engine

@@ -108,7 +108,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Reply => self.on_reply(now, index, data),
                 Outcome::Established => self.ids.push(index, EventType::Established, 0),
                 Outcome::Rejected(RejectReason::STALE_CONNECTION)
-                    if self.retry_with_new_qp(now, index) => {}
+                    if self.rest_if_stale(now, index, data.is_empty()) => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);
                     self.ids
@@ -131,6 +131,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                         0
                     };
                     self.ids[index].work.cancel();
+                    let asked_for = self.ids[index].state == IdState::Disconnect;
+                    if cause == DisconnectCause::Answered && !asked_for {
+                        // The manager asked, since the peer turned out to have lost the connection: the peer's QP of that
+                        // number is a new one, which must not get anything of this.
+                        self.flush_qp(index);
+                    }
                     self.ids[index].state = IdState::Disconnect;
                     self.ids.push(index, EventType::Disconnected, status);
                 }
@@ -139,6 +145,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 #[cfg(feature = "infiniband")]
                 Outcome::AlternateAnswered(status) => {
                     self.on_alternate_answered(now, index, status)
+                }
+                // Of an attempt that was refused as stale, and not called off since.
+                Outcome::TimewaitExit if self.ids[index].state == IdState::Connect => {
+                    if let Err(error) = self.repeat_request(now, index) {
+                        self.flush_qp(index);
+                        self.ids.push_failure(index, EventType::ConnectError, error);
+                    }
                 }
                 Outcome::TimewaitExit => self.ids.push(index, EventType::TimewaitExit, 0),
             }

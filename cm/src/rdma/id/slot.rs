@@ -223,7 +223,7 @@ impl IdRoute {
 pub(crate) struct Connection {
     pub(crate) passive: bool,
     pub(crate) accepted: bool,
-    /// How often a refusal as stale may still be answered with another QP.
+    /// How often the request was repeated after a refusal as stale.
     pub(crate) stale_retries: u8,
     pub(crate) id: Option<ConnectionId>,
     /// Of a datagram service: the question under way.

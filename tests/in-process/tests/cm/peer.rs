@@ -434,3 +434,86 @@ fn what_is_no_connection() {
     assert!(bench.receive().is_none());
     assert_eq!(bench.cm.stats().ignored, 2);
 }
+
+/// A peer that refuses as stale, always: the request comes again with the same QP, and with another communication ID and
+/// PSN, since the refused ones may be remembered. Each time the wait is twice as long. Then the application gets
+/// librdmacm's event, and what it had posted. The peer asks for the end of the connection that it still has, as Linux
+/// does, and is answered.
+#[test]
+fn a_refusal_as_stale_again_and_again() {
+    let mut bench = Bench::new();
+    let id = bench
+        .cm
+        .create_id(Some(bench.channel), 0, PortSpace::Tcp)
+        .unwrap();
+    let second = Duration::from_secs(1);
+    let there = SocketAddr::new(ip(0), PORT);
+    bench.cm.resolve_addr(id, None, there, second).unwrap();
+    bench.run(MS);
+    bench.cm.resolve_route(id, second).unwrap();
+    for step in [EventType::AddrResolved, EventType::RouteResolved] {
+        let event = bench.cm.try_get_cm_event(bench.channel).unwrap();
+        assert_eq!(event.map(|event| event.event), Some(step));
+    }
+    bench
+        .cm
+        .create_qp(id, None, &mut QpInit::default())
+        .unwrap();
+    let qpn = bench.cm.endpoint(id).unwrap().qp.qpn().number();
+    let buffer = bench.cm.reg_msgs(id, 64).unwrap();
+    bench.cm.post_recv(id, 7, &buffer, 0, 64).unwrap();
+    let param = ConnParam {
+        private_data: b"the same every time",
+        ..ConnParam::default()
+    };
+    bench.cm.connect(id, Some(&param)).unwrap();
+    let mut seen = vec![];
+    let mut mad = [0; MAD_LEN];
+    for wait in [0, 500, 1000, 2000, 4000] {
+        // Not before its time.
+        bench.run((MS * wait).saturating_sub(50 * MS));
+        assert!(bench.receive().is_none(), "{wait} ms");
+        bench.run(100 * MS);
+        let request = bench.receive().expect("a REQ");
+        let request = Req::parse(&Mad::new(&request).unwrap()).unwrap();
+        assert_eq!(request.local_qpn, qpn);
+        assert_eq!(&request.private_data[36..][..19], b"the same every time");
+        let ids = (request.local_comm_id, request.starting_psn);
+        assert!(!seen.iter().any(|&(id, psn)| id == ids.0 || psn == ids.1));
+        seen.push(ids);
+        Rej {
+            remote_comm_id: ids.0,
+            reason: RejectReason::STALE_CONNECTION.0,
+            ..Rej::ZERO
+        }
+        .emit(9, &mut mad)
+        .unwrap();
+        bench.say(&mad);
+        Dreq {
+            local_comm_id: 0x1234,
+            remote_comm_id: 0x5678,
+            remote_qpn: qpn,
+            ..Dreq::ZERO
+        }
+        .emit(10, &mut mad)
+        .unwrap();
+        bench.say(&mad);
+        let answer = bench.receive().expect("a DREP");
+        let drep = Drep::parse(&Mad::new(&answer).unwrap()).unwrap();
+        assert_eq!(drep.remote_comm_id, 0x1234);
+    }
+    let event = bench.cm.try_get_cm_event(bench.channel).unwrap().unwrap();
+    assert_eq!((event.event, event.status), (EventType::Rejected, 10));
+    match bench.cm.get_recv_comp_until(id, bench.cm.now() + second) {
+        Err(RdmaError::Completion(flushed)) => assert_eq!(flushed.wr_id, 7),
+        other => panic!("{other:?}"),
+    }
+    bench.cm.destroy_id(id).unwrap();
+    bench.run(5 * second);
+    assert!(bench.receive().is_none());
+    assert!(bench.cm.try_get_cm_event(bench.channel).unwrap().is_none());
+    assert_eq!(
+        (bench.cm.ids_in_use(), bench.cm.connections_in_use()),
+        (1, 0)
+    );
+}

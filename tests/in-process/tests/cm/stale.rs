@@ -1,42 +1,145 @@
 //! A host that comes back after its process was killed: its QPs have the numbers that they had, and the other end
 //! still has connections with them (REJ 10).
 
+use std::collections::BTreeSet;
+
 use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{self, *};
-use bareverbs_core::{Cq, CqInit, WcStatus};
-use bareverbs_in_process::{ModelPlatform, World};
+use bareverbs_core::{Buffer, Cqs, Device, PageChunks, Qps, Srqs, WcStatus};
+use bareverbs_in_process::{Builder, ModelPlatform, World};
+use connectx_model::Config as Card;
 
-/// Connects node 0 `connections` times, and restarts it: nothing of it is left, except at node 1. The number of the
-/// next QP of node 0 is the first of the returned ones.
-fn restarted(stale_retries: u8, connections: usize) -> (Pair, CmId, Vec<u32>) {
-    let mut pair = Pair::new();
-    let listener = pair.listener();
-    let mut numbers = vec![];
-    for _ in 0..connections {
-        let (ours, _) = pair.connected();
-        numbers.push(qpn(&mut pair, ours));
-    }
-    let device = device(&pair.world, 0);
-    let neighbours = vec![(ip(1), pair.cms[1].device().mac().unwrap())];
-    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 8>, Channels<1>>::new());
+/// As `pair::device`, with room for some hundred connections.
+fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
+    let resources = keep(bareverbs_core::Resources::<
+        Qps<512>,
+        Cqs<1024>,
+        Srqs<2>,
+        PageChunks<4096>,
+    >::new());
+    let addresses = ["fe80::1".parse().unwrap(), ip(node)];
+    let config = bareverbs_core::Config::DEFAULT;
+    keep(world.open(node, config, resources.storage(), &addresses))
+}
+
+fn manager(devices: [&'static Device<'static, ModelPlatform>; 2], node: usize, seed: u64) -> Cm {
+    let neighbours = vec![(ip(1 - node), devices[1 - node].mac().unwrap())];
+    let storage = keep(rdma::Resources::<Ids<ModelPlatform, 256>, Channels<1>>::new());
     let config = rdma::Config {
         trace: true,
-        gsi_depth: 64,
-        stale_retries,
-        ..rdma::Config::new(99)
+        gsi_depth: 512,
+        ..rdma::Config::new(seed)
     };
     let table = StaticNeighbours(keep(neighbours));
-    let cm = RdmaCm::new(device, table, config, storage.storage()).expect("QP1");
-    // The device was reset under the old one, whose DREQ would go to the new one.
-    std::mem::forget(std::mem::replace(&mut pair.cms[0], cm));
-    pair.channels[0] = pair.cms[0].create_event_channel().unwrap();
-    (pair, listener, numbers)
+    RdmaCm::new(devices[node], table, config, storage.storage()).expect("QP1")
+}
+
+fn pair() -> Pair {
+    let builder = Builder::new().function(Card::new(1)).function(Card::new(2));
+    let world = builder.stepped();
+    let devices = [device(&world, 0), device(&world, 1)];
+    let mut cms = [0, 1].map(|node| manager(devices, node, node as u64 + 1));
+    let channels = [0, 1].map(|node| cms[node].create_event_channel().unwrap());
+    Pair {
+        world,
+        cms,
+        channels,
+    }
+}
+
+/// Kills a node and starts it again: nothing is left of it but what the other one remembers.
+fn restart(pair: &mut Pair, node: usize, seed: u64) {
+    let mut devices = [0, 1].map(|node| pair.cms[node].device());
+    devices[node] = device(&pair.world, node);
+    let cm = manager(devices, node, seed);
+    // The device was reset under the old one, whose DREQs would go to the new one.
+    std::mem::forget(std::mem::replace(&mut pair.cms[node], cm));
+    pair.channels[node] = pair.cms[node].create_event_channel().unwrap();
 }
 
 fn qpn(pair: &mut Pair, id: CmId) -> u32 {
     pair.cms[0].endpoint(id).unwrap().qp.qpn().number()
+}
+
+/// What a client's connection has posted before it connects: one receive, whose number is the id's place.
+struct Waiting {
+    id: CmId,
+    buffer: Buffer<'static, ModelPlatform>,
+}
+
+/// Ids of node 0 that have a receive posted and have begun to connect.
+fn connecting(pair: &mut Pair, connections: usize) -> Vec<Waiting> {
+    let waiting = Vec::from_iter((0..connections).map(|place| {
+        let id = pair.client();
+        let buffer = pair.cms[0].reg_msgs(id, 64).unwrap();
+        let cm = &mut pair.cms[0];
+        cm.post_recv(id, place as u64, &buffer, 0, 64).unwrap();
+        Waiting { id, buffer }
+    }));
+    for (place, client) in waiting.iter().enumerate() {
+        let number = place.to_le_bytes();
+        let param = ConnParam {
+            private_data: &number,
+            ..ConnParam::default()
+        };
+        pair.cms[0].connect(client.id, Some(&param)).unwrap();
+    }
+    waiting
+}
+
+/// Serves until every client is connected, and nothing else has happened to one: their ids at node 1. `ended` counts the
+/// old connections that node 1 hears to be over.
+fn served(pair: &mut Pair, clients: &[Waiting], ended: &mut usize) -> Vec<CmId> {
+    let mut theirs = vec![None; clients.len()];
+    let (mut established, end) = ([0, 0], pair.world.now() + 10 * SECOND);
+    while established != [clients.len(); 2] {
+        assert!(pair.world.now() < end, "{established:?} are connected");
+        pair.poll();
+        while let Some(event) = pair.cms[0].try_get_cm_event(pair.channels[0]).unwrap() {
+            assert_eq!(event.event, EventType::Established, "{event:?}");
+            established[0] += 1;
+        }
+        while let Some(event) = pair.cms[1].try_get_cm_event(pair.channels[1]).unwrap() {
+            match event.event {
+                EventType::ConnectRequest => {
+                    let mut number = [0; 8];
+                    number.copy_from_slice(&event.private_data()[..8]);
+                    theirs[usize::from_le_bytes(number)] = Some(event.id);
+                    pair.cms[1].create_qp(event.id, None, &mut qp()).unwrap();
+                    pair.cms[1].accept(event.id, None).unwrap();
+                }
+                EventType::Established => established[1] += 1,
+                EventType::Disconnected => {
+                    *ended += 1;
+                    pair.cms[1].destroy_id(event.id).unwrap();
+                }
+                _ => panic!("{event:?}"),
+            }
+        }
+        pair.world.advance(MS / 2);
+    }
+    Vec::from_iter(theirs.into_iter().flatten())
+}
+
+/// A message to every client arrives in the receive that was posted before it connected.
+fn talk(pair: &mut Pair, clients: &[Waiting], theirs: &[CmId]) {
+    for (place, (client, &server)) in clients.iter().zip(theirs).enumerate() {
+        let text = format!("for number {place:3}");
+        pair.cms[1]
+            .post_send_inline(server, 1, text.as_bytes(), SendFlags::SIGNALED)
+            .unwrap();
+        let end = pair.world.now() + SECOND;
+        let received = pair.cms[0].get_recv_comp_until(client.id, end).unwrap();
+        assert_eq!(
+            (received.wr_id, received.status),
+            (place as u64, WcStatus::Success)
+        );
+        let mut bytes = vec![0; text.len()];
+        client.buffer.copy_out(0, &mut bytes).unwrap();
+        assert_eq!(bytes, text.as_bytes());
+    }
 }
 
 /// REQs that node 0 sent.
@@ -47,169 +150,171 @@ fn requests(pair: &mut Pair) -> usize {
         .count()
 }
 
-/// The next request at node 1, past the ends of its old connections, which it destroys.
-fn request(pair: &mut Pair) -> CmEvent {
-    loop {
-        let event = pair.event(1);
-        match event.event {
-            EventType::ConnectRequest => return event,
-            EventType::Disconnected => pair.cms[1].destroy_id(event.id).unwrap(),
-            _ => panic!("{event:?}"),
-        }
-    }
+/// Runs a test with room on the stack for what is kept of two hundred connections, which tests build there.
+#[track_caller]
+fn with_room(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(64 << 20);
+    thread.spawn(test).unwrap().join().unwrap();
 }
 
-fn accept(pair: &mut Pair, theirs: CmId) {
-    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
-    pair.cms[1].accept(theirs, None).unwrap();
-    for node in 0..2 {
-        loop {
-            let event = pair.event(node);
-            match event.event {
-                EventType::Established => break,
-                EventType::Disconnected if node == 1 => {
-                    pair.cms[1].destroy_id(event.id).unwrap();
+/// As many connections as before come back at the first attempt, in the usual order of calls (a receive is posted, and
+/// then `connect`), with the QPs that they had. The application sees nothing of it.
+#[track_caller]
+fn come_back(connections: usize) {
+    let mut pair = pair();
+    pair.listener_of(PortSpace::Tcp, 256);
+    let mut ended = 0;
+    let clients = connecting(&mut pair, connections);
+    served(&mut pair, &clients, &mut ended);
+    let numbers = |pair: &mut Pair, clients: &[Waiting]| {
+        BTreeSet::from_iter(clients.iter().map(|client| qpn(pair, client.id)))
+    };
+    let before = numbers(&mut pair, &clients);
+    assert_eq!((before.len(), ended), (connections, 0));
+
+    restart(&mut pair, 0, 99);
+    // What the process that was killed had registered is gone with it.
+    std::mem::forget(clients);
+    let clients = connecting(&mut pair, connections);
+    assert_eq!(numbers(&mut pair, &clients), before);
+    let began = pair.world.now();
+    let theirs = served(&mut pair, &clients, &mut ended);
+    let took = pair.world.now() - began;
+    assert!(took < SECOND, "{took:?}");
+    assert_eq!(ended, connections);
+    assert_eq!(numbers(&mut pair, &clients), before);
+    talk(&mut pair, &clients, &theirs);
+    // Nothing else follows, such as the end of a timewait that the application has nothing to do with.
+    let more = pair.event_within(0, 5 * SECOND);
+    assert!(more.is_none(), "{more:?}");
+}
+
+#[test]
+fn one_connection_comes_back() {
+    with_room(|| come_back(1));
+}
+
+#[test]
+fn five_connections_come_back() {
+    with_room(|| come_back(5));
+}
+
+#[test]
+fn two_hundred_connections_come_back() {
+    with_room(|| come_back(200));
+}
+
+/// The server is restarted, and its clients live: the numbers of its QPs are stale at the clients (REJ 10 to its REP).
+#[test]
+fn clients_get_through_to_a_server_that_was_restarted() {
+    with_room(restarted_server);
+}
+
+fn restarted_server() {
+    let mut pair = pair();
+    pair.listener();
+    let mut ended = 0;
+    let old = connecting(&mut pair, 6);
+    served(&mut pair, &old, &mut ended);
+    restart(&mut pair, 1, 99);
+    pair.listener();
+    let began = pair.world.now();
+    let new = connecting(&mut pair, 1);
+    let mut events = [vec![], vec![]];
+    let end = pair.world.now() + 10 * SECOND;
+    while !(0..2).all(|node| events[node].contains(&EventType::Established)) {
+        assert!(pair.world.now() < end, "{events:?}");
+        pair.poll();
+        for node in 0..2 {
+            let channel = pair.channels[node];
+            while let Some(event) = pair.cms[node].try_get_cm_event(channel).unwrap() {
+                events[node].push(event.event);
+                match event.event {
+                    EventType::ConnectRequest => {
+                        pair.cms[1].create_qp(event.id, None, &mut qp()).unwrap();
+                        pair.cms[1].accept(event.id, None).unwrap();
+                    }
+                    EventType::Disconnected | EventType::TimewaitExit => {
+                        assert!(old.iter().any(|old| old.id == event.id))
+                    }
+                    EventType::Rejected => {
+                        assert_eq!((node, event.status), (1, 10));
+                        pair.cms[1].destroy_id(event.id).unwrap();
+                    }
+                    kind => assert_eq!(kind, EventType::Established, "{event:?}"),
                 }
-                _ => panic!("{event:?}"),
             }
         }
+        pair.world.advance(MS / 2);
     }
+    let took = pair.world.now() - began;
+    assert!(took < SECOND, "{took:?}");
+    let of = |node: usize, kind| events[node].iter().filter(|it| **it == kind).count();
+    assert_eq!(of(0, EventType::Disconnected), 6, "{events:?}");
+    assert_eq!(of(1, EventType::Rejected), 6, "{events:?}");
+    drop(new);
 }
 
-/// Ends everything and looks for what is left. The old connections ended by themselves.
-fn clean(mut pair: Pair, ours: CmId, theirs: CmId, listener: CmId) {
-    pair.say((0, ours), (1, theirs), b"the right QP at last");
-    pair.cms[0].destroy_id(ours).unwrap();
-    pair.expect(1, EventType::Disconnected);
-    pair.cms[1].destroy_id(theirs).unwrap();
-    pair.cms[1].destroy_id(listener).unwrap();
-    pair.event_within(0, 2 * SECOND);
-    for cm in &pair.cms {
-        assert_eq!((cm.ids_in_use(), cm.connections_in_use()), (0, 0));
+/// A server that has ended the old connections, and gets no answer to its DREQs since nothing is there: each of its
+/// connections was seen to fail before the client is back.
+#[test]
+fn connections_that_the_server_gave_up_are_no_obstacle() {
+    with_room(given_up);
+}
+
+fn given_up() {
+    let mut pair = pair();
+    pair.listener_of(PortSpace::Tcp, 64);
+    let mut ended = 0;
+    let clients = connecting(&mut pair, 5);
+    let old = served(&mut pair, &clients, &mut ended);
+    pair.world.set_link(0, false);
+    for id in old {
+        pair.cms[1].destroy_id(id).unwrap();
     }
-}
-
-/// Nothing is posted, and CQs and receive queue are the manager's: the application sees nothing but a connection.
-#[test]
-fn another_qp_unseen() {
-    for stale in 1..=4 {
-        let (mut pair, listener, numbers) = restarted(4, stale);
-        let ours = pair.client();
-        assert_eq!(qpn(&mut pair, ours), numbers[0]);
-        let cap = pair.cms[0].endpoint(ours).unwrap().qp.cap();
-        let param = ConnParam {
-            private_data: b"as before",
-            ..ConnParam::default()
-        };
-        pair.cms[0].connect(ours, Some(&param)).unwrap();
-        let event = request(&mut pair);
-        let fresh = qpn(&mut pair, ours);
-        assert!(!numbers.contains(&fresh));
-        assert_eq!(event.conn.qp_num, fresh);
-        assert_eq!(&event.private_data()[..10], b"as before\0");
-        accept(&mut pair, event.id);
-        assert_eq!(requests(&mut pair), stale + 1);
-        let endpoint = pair.cms[0].endpoint(ours).unwrap();
-        assert_eq!(endpoint.qp.cap(), cap);
-        assert!(endpoint.send_cq.is_some() && endpoint.recv_cq.is_some());
-        clean(pair, ours, event.id, listener);
+    // Repeated, and without an answer; still so when the client is back.
+    for _ in 0..20 {
+        pair.cms[1].poll(pair.cms[1].now()).unwrap();
+        pair.world.advance(MS * 100);
     }
+    pair.world.set_link(0, true);
+    restart(&mut pair, 0, 99);
+    std::mem::forget(clients);
+    let clients = connecting(&mut pair, 5);
+    let theirs = served(&mut pair, &clients, &mut ended);
+    talk(&mut pair, &clients, &theirs);
+    assert_eq!(ended, 0);
 }
 
-/// As many retries as configured, and then the application gets librdmacm's event.
+/// An attempt that waits to be repeated is called off, by `disconnect` or with its id.
 #[test]
-fn not_for_ever() {
-    for retries in [0, 1, 2] {
-        let (mut pair, ..) = restarted(retries, 3);
-        let ours = pair.client();
-        pair.cms[0].connect(ours, None).unwrap();
-        let event = pair.expect(0, EventType::Rejected);
-        assert_eq!(event.status, 10);
-        assert_eq!(requests(&mut pair), usize::from(retries) + 1);
-        pair.cms[0].destroy_id(ours).unwrap();
-        assert_eq!(pair.cms[0].ids_in_use(), 0);
+fn an_attempt_that_rests_can_be_called_off() {
+    with_room(called_off);
+}
+
+fn called_off() {
+    for destroyed in [false, true] {
+        let mut pair = pair();
+        pair.listener_of(PortSpace::Tcp, 8);
+        let mut ended = 0;
+        let clients = connecting(&mut pair, 1);
+        served(&mut pair, &clients, &mut ended);
+        restart(&mut pair, 0, 99);
+        std::mem::forget(clients);
+        let ours = connecting(&mut pair, 1).remove(0).id;
+        pair.expect(1, EventType::Disconnected);
+        if destroyed {
+            pair.cms[0].destroy_id(ours).unwrap();
+        } else {
+            pair.cms[0].disconnect(ours).unwrap();
+        }
+        assert_eq!(
+            pair.event_within(1, 5 * SECOND).map(|it| it.event),
+            Some(EventType::TimewaitExit)
+        );
+        assert_eq!(requests(&mut pair), 1);
+        assert_eq!(pair.cms[0].connections_in_use(), usize::from(!destroyed));
     }
-}
-
-/// Receives are posted, as most programs do before they connect: the application gets an event, and has one call for
-/// it.
-#[test]
-fn another_qp_on_request() {
-    let (mut pair, listener, numbers) = restarted(4, 1);
-    let ours = pair.client();
-    let buffer = pair.cms[0].reg_msgs(ours, 64).unwrap();
-    pair.cms[0].post_recv(ours, 7, &buffer, 0, 64).unwrap();
-    let too_early = pair.cms[0].renew_qp(ours, &mut qp());
-    assert!(matches!(too_early, Err(RdmaError::WrongState { .. })));
-    pair.cms[0].connect(ours, None).unwrap();
-    let too_early = pair.cms[0].renew_qp(ours, &mut qp());
-    assert!(matches!(too_early, Err(RdmaError::WrongState { .. })));
-    let event = pair.expect(0, EventType::Rejected);
-    assert_eq!((event.status, requests(&mut pair)), (10, 1));
-    assert_eq!(qpn(&mut pair, ours), numbers[0]);
-    // What was posted came back.
-    let flushed = failed(pair.cms[0].try_get_recv_comp(ours));
-    assert_eq!((flushed.wr_id, flushed.status), (7, WcStatus::WrFlushErr));
-    assert_eq!(flushed.qp_num.number(), numbers[0]);
-    // Once.
-    assert_eq!(pair.cms[0].try_get_recv_comp(ours), Ok(None));
-
-    // Too much to ask: all is as it was, and may be asked again.
-    let mut oversized = qp();
-    oversized.cap.max_send_wr = u32::MAX;
-    pair.cms[0].renew_qp(ours, &mut oversized).unwrap_err();
-    assert_eq!(qpn(&mut pair, ours), numbers[0]);
-
-    pair.cms[0].renew_qp(ours, &mut qp()).unwrap();
-    assert_eq!(pair.cms[0].state(ours), Ok(IdState::RouteResolved));
-    assert_ne!(qpn(&mut pair, ours), numbers[0]);
-    pair.cms[0].post_recv(ours, 8, &buffer, 0, 64).unwrap();
-    pair.cms[0].connect(ours, None).unwrap();
-    let theirs = request(&mut pair).id;
-    accept(&mut pair, theirs);
-    let too_late = pair.cms[0].renew_qp(ours, &mut qp());
-    assert!(matches!(too_late, Err(RdmaError::WrongState { .. })));
-    // The memory is of the same PD.
-    pair.cms[1]
-        .post_send_inline(theirs, 1, b"for number 8", SendFlags::SIGNALED)
-        .unwrap();
-    let end = pair.world.now() + SECOND;
-    let received = pair.cms[0].get_recv_comp_until(ours, end).unwrap();
-    assert_eq!((received.wr_id, received.status), (8, WcStatus::Success));
-    let sent = pair.cms[1].try_get_send_comp(theirs).unwrap();
-    assert_eq!(sent.map(|sent| sent.wr_id), Some(1));
-    clean(pair, ours, theirs, listener);
-}
-
-/// CQs of the application's: it may identify its QPs by their numbers, so it gets the event.
-#[test]
-fn not_with_the_applications_queues() {
-    let (mut pair, _, numbers) = restarted(4, 1);
-    let ours = pair.cms[0]
-        .create_id(Some(pair.channels[0]), 5, PortSpace::Tcp)
-        .unwrap();
-    pair.cms[0]
-        .resolve_addr(ours, None, address(1, PORT), SECOND)
-        .unwrap();
-    pair.expect(0, EventType::AddrResolved);
-    pair.cms[0].resolve_route(ours, SECOND).unwrap();
-    pair.expect(0, EventType::RouteResolved);
-    let device = pair.cms[0].device();
-    let cq: &'static Cq<'_, _> = keep(device.create_cq(CqInit::new(32)).unwrap());
-    let shared = || QpInit {
-        send_cq: Some(cq),
-        recv_cq: Some(cq),
-        ..qp()
-    };
-    pair.cms[0].create_qp(ours, None, &mut shared()).unwrap();
-    assert_eq!(qpn(&mut pair, ours), numbers[0]);
-    pair.cms[0].connect(ours, None).unwrap();
-    assert_eq!(pair.expect(0, EventType::Rejected).status, 10);
-    assert_eq!(qpn(&mut pair, ours), numbers[0]);
-    pair.cms[0].renew_qp(ours, &mut shared()).unwrap();
-    pair.cms[0].connect(ours, None).unwrap();
-    let theirs = request(&mut pair).id;
-    accept(&mut pair, theirs);
 }
 
 /// A manager that is dropped notifies its peers: they need not wait, and none of its QPs is found stale later.
