@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `datagrams` | ids for datagrams (`RDMA_PS_UDP`, `RDMA_PS_IPOIB`) and multicast groups; requests for datagram services are not answered |
 //! | `infiniband` | InfiniBand's link layer: a port of that kind does not come up |
+//! | `keep-alive` | keep-alives on idle connections |
 //! | `uc` | ids with UC QPs |
 //! | `xrc` | extended reliable connections |
 //!

@@ -204,10 +204,10 @@ pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, DcAddress, DcRoute, DcTarget, Dci, DciError,
     DciStreams, Dct, DctError, DctInitAttr, Destination, DestroyQpError, DestroyingQp, Endpoint,
-    Gsi, Inline, ModifyError, ModifyingQp, MrInterleaved, MwBind, MwType, OpenBatch, PathMigState,
-    PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind, QpState, QpType,
-    RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc,
-    Ud, XrcRecv, XrcSend,
+    Gsi, Inline, KeepAlive, ModifyError, ModifyingQp, MrInterleaved, MwBind, MwType, OpenBatch,
+    PathMigState, PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind,
+    QpState, QpType, RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp,
+    SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
 };
 pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
 pub use types::clock::Clock;

@@ -136,6 +136,9 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
     pub(crate) watched: Option<Watch>,
+    /// When to look at the ids with keep-alives.
+    #[cfg(feature = "keep-alive")]
+    pub(crate) keep_alive_at: Option<Duration>,
 }
 
 impl<P: Platform, R> fmt::Debug for RdmaCm<'_, '_, P, R> {
@@ -204,6 +207,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             partitions: None,
             waits_elsewhere: false,
             watched: None,
+            #[cfg(feature = "keep-alive")]
+            keep_alive_at: None,
         })
     }
 
@@ -277,6 +282,10 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.engine.handle_timeout(now);
             self.process_events(now);
             self.work(now);
+            #[cfg(feature = "keep-alive")]
+            if self.keep_alive_at.is_some_and(|at| now >= at) {
+                self.keep_alive(now);
+            }
             self.flush(now)?;
             self.say_what_is_awaited(now);
             // What waits for a command inside consumes interrupts, also those of MADs: repeat until none came.
@@ -295,6 +304,8 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
             self.engine.next_deadline(),
             self.hca.device.next_deadline(),
             self.watched_id_waits().map(|watch| watch.until),
+            #[cfg(feature = "keep-alive")]
+            self.keep_alive_at,
         ];
         deadlines.into_iter().flatten().min()
     }

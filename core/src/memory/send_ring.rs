@@ -18,6 +18,7 @@ use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK as BLOCK, ControlWord, InlineWord, SEGMENT_UNIT};
 
 use crate::memory::segment::{put, put_data};
+use crate::memory::slots::SILENT;
 use crate::memory::sync::{AtomicU32, AtomicU64};
 use crate::types::sge::Sge;
 
@@ -532,6 +533,14 @@ impl Wqe<'_> {
             let at = self.ring.wr_ids.add(id);
             at.as_ref().store(wr_id, Relaxed);
         }
+    }
+
+    /// Records the same of a work request whose completion is not handed out.
+    pub(crate) fn record_silent(self, head: u32) {
+        // SAFETY: the masked index lies inside the array (`SendRing::new`).
+        let at = unsafe { self.ring.heads.add(self.offset / BLOCK) };
+        // SAFETY: as above.
+        unsafe { at.as_ref() }.store(head ^ SILENT, Relaxed);
     }
 
     /// Records only which work request starts here.

@@ -124,6 +124,10 @@ pub(crate) const TARGET: u32 = 1 << 9;
 /// In [`QpSlot::flags`]: it is one that has drained.
 pub(crate) const DRAINED: u32 = 1 << 10;
 
+/// In what a ring records of a work request's place ([`QpSlot::sq_heads`]): its completion is not handed out. It makes the
+/// place one that is never outstanding, so that the usual way of polling does not have to look for it.
+pub(crate) const SILENT: u32 = 1 << 31;
+
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
 pub(crate) mod error_flags {
     /// A send failed.
@@ -253,10 +257,21 @@ impl<'s> LiveQp<'s> {
     /// at this block.
     #[inline(always)]
     pub(crate) fn complete_send(self, counter: u16) -> Option<u64> {
+        self.complete(counter, 0)
+    }
+
+    /// The same for a work request whose completion is not handed out ([`SILENT`]); false if there is none.
+    #[cold]
+    pub(crate) fn complete_silent(self, counter: u16) -> bool {
+        self.complete(counter, SILENT).is_some()
+    }
+
+    #[inline(always)]
+    fn complete(self, counter: u16, mark: u32) -> Option<u64> {
         let slot = self.0;
         let block = (u32::from(counter) & slot.sq_mask.load(Relaxed)) as usize;
         // SAFETY: the masked index lies inside the array (`publish`).
-        let head = unsafe { (*slot.sq_heads.load(Relaxed).add(block)).load(Relaxed) };
+        let head = unsafe { (*slot.sq_heads.load(Relaxed).add(block)).load(Relaxed) } ^ mark;
         // A counter is there only if it was posted, so it lies before the next one; it also has to lie behind the tail.
         let mask = slot.wr_mask.load(Relaxed);
         if head.wrapping_sub(slot.sq_tail.load(Relaxed)) > mask {

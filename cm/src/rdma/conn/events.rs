@@ -124,6 +124,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     let error = RdmaError::Unanswered(awaited);
                     self.ids.push_failure(index, EventType::Unreachable, error)
                 }
+                // The application knows since a keep-alive has failed.
+                #[cfg(feature = "keep-alive")]
+                Outcome::Disconnected(_) if self.ids[index].conn.probe.failed => {}
                 Outcome::Disconnected(cause) => {
                     let status = if cause == DisconnectCause::TimedOut {
                         -errno::ETIMEDOUT
@@ -236,6 +239,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             parent.options.min_rnr_timer,
         );
         let (timers, auto_mra) = (parent.options.timers, parent.options.auto_mra);
+        #[cfg(feature = "keep-alive")]
+        let keep_alive = parent.options.keep_alive;
         let slot = &mut self.ids[index];
         slot.start(target, context, port_space);
         slot.id_type = id_type;
@@ -250,6 +255,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.options.ack_timeout = ack_timeout;
         slot.options.min_rnr_timer = min_rnr_timer;
         (slot.options.timers, slot.options.auto_mra) = (timers, auto_mra);
+        #[cfg(feature = "keep-alive")]
+        {
+            slot.options.keep_alive = keep_alive;
+        }
         slot.route.address = address;
         slot.route.pkey_index = pkey_index;
         if matches!(target, Target::Channel(_)) {

@@ -9,6 +9,8 @@ mod ece;
 mod events;
 pub(crate) mod group;
 pub(crate) mod groups;
+#[cfg(feature = "keep-alive")]
+pub(crate) mod keep_alive;
 mod listen;
 mod multicast;
 pub(crate) mod recycle;

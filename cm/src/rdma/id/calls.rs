@@ -1,5 +1,8 @@
 //! Ids and channels: creating, destroying, migrating, and the attributes of an id.
 
+#[cfg(feature = "keep-alive")]
+use core::time::Duration;
+
 use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::{Queue, Target};
@@ -256,6 +259,15 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             IdOption::CmTimers(timers) => slot.set_cm_timers(&mut self.engine, &timers)?,
             IdOption::AutoMra(timeout) => slot.set_auto_mra(&mut self.engine, timeout)?,
+            #[cfg(feature = "keep-alive")]
+            IdOption::KeepAlive(interval) => {
+                if slot.objects.has_qp() {
+                    return wrong;
+                }
+                // No look at all ids with every poll.
+                slot.options.keep_alive = interval.map(|it| it.max(Duration::from_millis(1)));
+                self.keep_alive_at = Some(Duration::ZERO);
+            }
             IdOption::IbPath(_) => {}
         }
         Ok(())

@@ -14,6 +14,8 @@ use crate::engine::{
 };
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
+#[cfg(feature = "keep-alive")]
+use crate::rdma::conn::keep_alive::Probe;
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::id::work::Work;
 use crate::rdma::route::deferred::DeferredMadSlot;
@@ -146,6 +148,8 @@ pub(crate) struct Options {
     /// What the application set; if it set nothing, the defaults, or what the other end's REQ asks for.
     pub(crate) timers: Option<Timers>,
     pub(crate) auto_mra: Option<Option<u8>>,
+    #[cfg(feature = "keep-alive")]
+    pub(crate) keep_alive: Option<Duration>,
 }
 
 impl Options {
@@ -157,6 +161,8 @@ impl Options {
         min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
         timers: None,
         auto_mra: None,
+        #[cfg(feature = "keep-alive")]
+        keep_alive: None,
     };
 }
 
@@ -248,6 +254,8 @@ pub(crate) struct Connection {
     pub(crate) unread: u32,
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
+    #[cfg(feature = "keep-alive")]
+    pub(crate) probe: Probe,
 }
 
 impl Connection {
@@ -270,6 +278,8 @@ impl Connection {
         unread: 0,
         responder_resources: 0,
         initiator_depth: 0,
+        #[cfg(feature = "keep-alive")]
+        probe: Probe::NONE,
     };
 }
 

@@ -2,6 +2,8 @@
 
 use core::fmt;
 use core::net::SocketAddr;
+#[cfg(feature = "keep-alive")]
+use core::time::Duration;
 
 use crate::engine::Timers;
 use crate::mad::sa::PathRecord;
@@ -173,6 +175,22 @@ pub enum IdOption {
     /// Exponent of the time to ask for (MRA) when the other end repeats its message before the application answered,
     /// `None` to keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
     AutoMra(Option<u8>),
+    /// The interval of keep-alives on the connection, `None` for none: RDMA WRITEs of no bytes, which the other end's card
+    /// answers while its program notices nothing. Not in librdmacm, where a connection on which nothing is sent outlives
+    /// the host at its other end. Of reliable connections; to be set before the QP is created. A listener's goes to the ids
+    /// of its requests. The smallest interval of all ids is how often the manager looks at them
+    /// ([`next_deadline`](crate::rdma::RdmaCm::next_deadline)).
+    ///
+    /// Where the other end is gone, `Disconnected` with status `-ETIMEDOUT` comes, at most two intervals and the QP's
+    /// retries later (`retry_count + 1` times up to four ACK timeouts), and what was posted is flushed. It also comes where
+    /// something that the application has posted fails. A DREQ is sent, and `TimewaitExit` comes when it is answered or has
+    /// been repeated often enough.
+    ///
+    /// The completions of keep-alives reach no poll, but raise the event of an armed CQ. The send queue gets one place more
+    /// for them than the application asks for. In a send CQ of the application's, which needs a place more for each such
+    /// QP, they show when the application polls it. The other end has to permit WRITEs, as QPs of ids do.
+    #[cfg(feature = "keep-alive")]
+    KeepAlive(Option<Duration>),
 }
 
 /// The two ends of a connection, as far as they are known.

@@ -123,13 +123,31 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         pd: Option<&'d Pd<'d, P>>,
         init: &mut KeptInit<'d, P>,
     ) -> Result<(), RdmaError> {
-        let slot = &mut self.ids[index];
+        let slot = &self.ids[index];
         if slot.objects.has_qp() || slot.objects.qp.is_saved() {
             return Err(RdmaError::QpExists);
         }
         if !slot.route.bound {
             return Err(RdmaError::NotBound);
         }
+        #[cfg(feature = "keep-alive")]
+        if slot.options.keep_alive.is_some() && slot.id_type == IdType::Rc {
+            // The application's places are all its own.
+            init.cap.max_send_wr = init.cap.max_send_wr.saturating_add(1);
+            let begun = self.start_sized_qp(index, pd, init);
+            init.cap.max_send_wr -= 1;
+            return begun;
+        }
+        self.start_sized_qp(index, pd, init)
+    }
+
+    fn start_sized_qp(
+        &mut self,
+        index: usize,
+        pd: Option<&'d Pd<'d, P>>,
+        init: &mut KeptInit<'d, P>,
+    ) -> Result<(), RdmaError> {
+        let slot = &mut self.ids[index];
         let datagrams = slot.id_type.is_datagram();
         let can_be_used_again = slot.id_type == IdType::Rc;
         self.hca.check_device(pd, init)?;

@@ -366,7 +366,9 @@ impl<'d> Ring<'d> {
                     });
                     return;
                 }
-                self.count_garbage(tail.last().opcode());
+                if !is_silent(slot, qp, entry, tail) {
+                    self.count_garbage(tail.last().opcode());
+                }
             } else {
                 self.drop_unmatched(entry, tail);
             }
@@ -375,6 +377,24 @@ impl<'d> Ring<'d> {
             if self.ci() & (self.size() - 1) == 0 {
                 return;
             }
+        }
+    }
+
+    /// Takes the CQEs that come next and are of work requests whose completions are not handed out.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_silent(&mut self) {
+        while let Some((entry, tail)) = self.peek() {
+            let slot = self.slot_of(entry).map(|(_, slot)| slot);
+            let taken = slot.is_some_and(|slot| {
+                let qp = slot.live(tail.qpn());
+                is_silent(slot, qp, entry, tail)
+            });
+            if !taken {
+                return;
+            }
+            self.advance(entry);
+            self.publish(self.ci());
         }
     }
 
@@ -517,6 +537,18 @@ fn as_frame(mut tail: TailWord) -> TailWord {
 /// Whether a CQE reports a failure.
 fn is_error(tail: TailWord) -> bool {
     tail.last().opcode() >= Opcode::RequesterError as u8
+}
+
+/// Whether a completion is of a work request whose completions are not handed out, which it frees. What went wrong is
+/// recorded.
+fn is_silent(slot: &QpSlot, qp: Option<LiveQp<'_>>, entry: Cqe, tail: TailWord) -> bool {
+    let op = Opcode::from_number(tail.last().opcode());
+    let of_send = matches!(op, Some(Opcode::Requester | Opcode::RequesterError));
+    let silent = of_send && qp.is_some_and(|qp| qp.complete_silent(tail.wqe_counter()));
+    if silent {
+        record_error(slot, entry, tail);
+    }
+    silent
 }
 
 /// Records in its QP's slot that a completion reports an error, for [`Qp::state`](crate::verbs::qp::Qp::state).

@@ -41,6 +41,7 @@ mod doorbell;
 #[cfg(feature = "infiniband")]
 mod gsi_source;
 mod init;
+mod keep_alive;
 mod kind;
 pub(crate) mod late;
 mod modify;
@@ -76,6 +77,7 @@ pub use destroying::DestroyingQp;
 #[cfg(feature = "infiniband")]
 pub use gsi_source::{GsiSource, GsiSourceError};
 pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
+pub use keep_alive::KeepAlive;
 pub use kind::{
     Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc,
     Ud, XrcRecv, XrcSend,

@@ -13,6 +13,7 @@ mod frames;
 mod infiniband;
 #[path = "../keep/mod.rs"]
 mod keep;
+mod keep_alive;
 mod lists;
 #[path = "../managed/mod.rs"]
 mod managed;

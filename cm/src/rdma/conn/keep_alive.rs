@@ -1,0 +1,86 @@
+//! Keep-alives: idle connections whose other end is gone are found ([`IdOption::KeepAlive`](crate::rdma::IdOption)).
+
+use core::time::Duration;
+
+use bareverbs_core::Platform;
+use bareverbs_core::qp::{KeepAlive, QpState};
+
+use crate::engine::State;
+use crate::rdma::id::slot::IdSlot;
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::route::resolver::Resolver;
+use crate::rdma::types::error::errno;
+use crate::rdma::types::{EventType, IdState};
+use crate::rdma::verbs::objects::IdQp;
+
+/// The keep-alives of a connection.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    /// When the next one is due.
+    at: Duration,
+    last: Option<KeepAlive>,
+    /// One has failed, and the application was told that the connection is over.
+    pub(crate) failed: bool,
+}
+
+impl Probe {
+    pub(crate) const NONE: Self = Self {
+        at: Duration::ZERO,
+        last: None,
+        failed: false,
+    };
+}
+
+impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
+    /// Looks at the last keep-alive of each connection whose next one is due, and posts that.
+    #[inline(never)]
+    pub(crate) fn keep_alive(&mut self, now: Duration) {
+        let mut next = None;
+        for index in 0..self.ids.len() {
+            let slot = &mut self.ids[index];
+            let Some(interval) = slot.options.keep_alive.filter(|_| slot.used) else {
+                continue;
+            };
+            let soon = now.saturating_add(interval);
+            next = Some(next.map_or(soon, |next: Duration| next.min(soon)));
+            if now < slot.conn.probe.at {
+                continue;
+            }
+            slot.conn.probe.at = soon;
+            let Some(connection) = slot.conn.id else {
+                continue;
+            };
+            let established = self.engine.state(connection) == Ok(State::Established);
+            if !established || is_alive(slot) {
+                continue;
+            }
+            slot.conn.probe.failed = true;
+            slot.state = IdState::Disconnect;
+            let _ = self.engine.disconnect(now, connection, &[]);
+            self.flush_qp(index);
+            self.ids
+                .push(index, EventType::Disconnected, -errno::ETIMEDOUT);
+        }
+        self.keep_alive_at = next;
+    }
+}
+
+/// Posts the next keep-alive, unless the last one is still on its way. False if the QP turns out to have failed.
+fn is_alive<P: Platform>(slot: &mut IdSlot<'_, P>) -> bool {
+    let Some(IdQp::Rc(qp)) = slot.objects.qp.as_mut() else {
+        return true;
+    };
+    if let Some(cq) = &mut slot.objects.send_cq {
+        cq.take_keep_alives();
+    }
+    if qp.state() == QpState::Err {
+        return false;
+    }
+    let queue = qp.send_queue();
+    let probe = &mut slot.conn.probe;
+    if probe.last.is_none_or(|last| queue.is_complete(last)) {
+        // Where there is no room, work requests of the application's are under way, and one of them will fail.
+        probe.last = queue.post_keep_alive().ok().or(probe.last);
+    }
+    true
+}
