@@ -1,10 +1,13 @@
 //! A storage target: it moves blocks into and out of its clients' memory by RDMA WRITE and READ, and takes the requests of all
-//! of them from one queue (an SRQ). A client dies without a word; the others go on.
+//! of them from one queue (an SRQ). Two clients die without a word; the target notices, and the others go on.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bareverbs_examples::{Result, program};
-use bareverbs_node::cm::rdma::{AddrInfo, EventType, QpInit, RdmaError, SendFlags, SrqAttr};
+use bareverbs_node::cm::rdma::{
+    AddrInfo, EventType, IdOption, QpInit, RdmaError, SendFlags, SrqAttr,
+};
 use bareverbs_node::verbs::{Access, Remote};
 use bareverbs_node::{Cm, Options};
 
@@ -12,11 +15,16 @@ const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 3260);
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
 const CLIENTS: usize = 4;
 const BLOCK: usize = 4096;
+/// How often the target asks an idle client's card for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// 67 ms, and all eight tries of the target's, each of which may take four times as long.
+const ACK_TIMEOUT: u8 = 14;
+const TRIES: Duration = Duration::from_millis(8 * 4 * 67);
 /// A request: the block's number, 1 to write it or 0 to read it, and where the client's memory is.
 const REQUEST: usize = 2 + Remote::LEN;
 
 fn main() -> ExitCode {
-    let about = "A storage target whose clients share a receive queue; one of them dies";
+    let about = "A storage target whose clients share a receive queue; two of them die";
     program::on_devices("storage_target", about, |devices| {
         let pair = devices.pair([TARGET.0, CLIENT], Options::for_connections(CLIENTS))?;
         pair.run(target, clients).map(drop)
@@ -34,9 +42,11 @@ fn target(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
     for slot in 0..16 {
         cm.post_recv(listener, slot, &requests, slot as usize * REQUEST, REQUEST)?;
     }
+    cm.set_option(listener, IdOption::KeepAlive(Some(KEEP_ALIVE)))?;
+    cm.set_option(listener, IdOption::AckTimeout(ACK_TIMEOUT))?;
     cm.listen(listener, CLIENTS as u32)?;
     ready();
-    let (mut clients, mut left, mut lost) = (Vec::new(), 0, 0);
+    let (mut clients, mut left, mut lost, mut silent) = (Vec::new(), 0, 0, 0);
     for _ in 0..CLIENTS {
         let id = cm.get_request(listener)?;
         let mut queues = QpInit::with_queues(8, 0);
@@ -67,19 +77,22 @@ fn target(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
         cm.poll(cm.now())?;
         match serve(cm, id).and_then(|()| cm.try_get_id_event(id)) {
             Err(RdmaError::Completion(_) | RdmaError::OutOfRange(_)) => lost += 1,
-            event if event?.is_some_and(|it| it.event == EventType::Disconnected) => left += 1,
-            _ => {
-                clients.insert(0, id);
-                continue;
-            }
+            event => match event?.filter(|event| event.event == EventType::Disconnected) {
+                Some(event) if event.status == 0 => left += 1,
+                Some(_) => silent += 1,
+                None => {
+                    clients.insert(0, id);
+                    continue;
+                }
+            },
         }
         cm.destroy_id(id)?;
     }
-    println!("{left} clients left, {lost} was lost");
+    println!("{left} clients left, {lost} was lost with a request, {silent} while it was idle");
     Ok(())
 }
 
-/// Lets the first client die after a request. The others write their blocks and read them back.
+/// Lets the first client die after a request, and the second one idle. The others write their blocks and read them back.
 fn clients(cm: &mut Cm) -> Result<()> {
     let to = AddrInfo::connect(TARGET);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
@@ -92,11 +105,13 @@ fn clients(cm: &mut Cm) -> Result<()> {
         cm.connect(id, None)?;
         clients.push((id, memory));
     }
-    // As if its process were killed: the target waits for a receive, and then for any sign of life.
-    let (dead, memory) = clients.remove(0);
-    cm.post_send(dead, 0, &memory, BLOCK + 1, REQUEST, SendFlags::SIGNALED)?;
-    let _ = cm.get_send_comp(dead)?;
-    cm.destroy_qp(dead)?;
+    // As if their process were killed: the target waits for a receive, and then for any sign of life.
+    let (busy, memory) = clients.remove(0);
+    cm.post_send(busy, 0, &memory, BLOCK + 1, REQUEST, SendFlags::SIGNALED)?;
+    let _ = cm.get_send_comp(busy)?;
+    let (idle, _) = clients.remove(0);
+    let died = cm.now();
+    [busy, idle].iter().try_for_each(|id| cm.destroy_qp(*id))?;
     for byte in 1..=32 {
         for (block, (id, memory)) in clients.iter().enumerate() {
             for write in [1, 0] {
@@ -112,8 +127,13 @@ fn clients(cm: &mut Cm) -> Result<()> {
         }
     }
     clients.iter().try_for_each(|(id, _)| cm.disconnect(*id))?;
-    while cm.try_get_id_event(dead)?.is_none() {
-        cm.poll(cm.now())?;
+    for dead in [busy, idle] {
+        while cm.try_get_id_event(dead)?.is_none() {
+            cm.poll(cm.now())?;
+        }
     }
+    let noticed = (cm.now() - died).as_secs_f32();
+    let limit = (2 * KEEP_ALIVE + TRIES).as_secs_f32();
+    println!("both deaths were noticed after {noticed:.1} s, at most {limit:.1} s");
     Ok(())
 }
