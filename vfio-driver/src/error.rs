@@ -204,7 +204,13 @@ impl fmt::Display for OpenError {
                 "no permission to open {}: run as root, or give this user the file (chown or a udev rule)",
                 path.display()
             ),
-            Self::InUse { path } => write!(f, "{} is in use by another process", path.display()),
+            Self::InUse { path } => write!(
+                f,
+                "{} is in use by another process, and a function has one user: give each process a virtual function \
+                 (echo 4 > /sys/bus/pci/devices/PHYSICAL/sriov_numvfs while mlx5_core has that one, then devinfo \
+                 --device vfio:VIRTUAL --bind; docs/hardware.md has all of it)",
+                path.display()
+            ),
             Self::NeitherInterface { cdev, group } => {
                 write!(f, "{cdev}; nor can its group be used: {group}")
             }
