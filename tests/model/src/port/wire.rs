@@ -57,7 +57,7 @@ impl Device {
         let own = self.is_own(to, frame);
         // The virtual port is down with its cable, and what it is given is discarded, also if it is for the port
         // itself.
-        if !self.vport.up() || !self.may_send(frame) {
+        if !self.vport.up() || !self.may_send(frame) || (!own && self.too_long(frame)) {
             self.stats.frames_dropped += 1;
             return;
         }
@@ -120,11 +120,16 @@ impl Device {
     pub(crate) fn receive_frame(&mut self, io: &mut Io<'_>, frame: &[u8]) {
         self.stats.frames_received += 1;
         self.vport.cable.received[Kind::of(frame) as usize].count(frame);
-        if self.vport.up() {
+        if self.vport.up() && !self.too_long(frame) {
             self.deliver(io, frame, false);
         } else {
             self.stats.frames_dropped += 1;
         }
+    }
+
+    /// Whether a frame is longer than the port's MTU allows.
+    fn too_long(&self, frame: &[u8]) -> bool {
+        self.ethernet() && frame.len() > self.vport.max_frame()
     }
 
     fn deliver(&mut self, io: &mut Io<'_>, frame: &[u8], looped: bool) {
@@ -163,9 +168,6 @@ impl Device {
 
     /// A frame from the cable that is for no QP.
     fn deliver_received(&mut self, io: &mut Io<'_>, frame: &[u8]) -> bool {
-        if frame.len() > self.vport.max_frame() {
-            return false;
-        }
         let taken = self.deliver_ethernet(io, frame, None);
         if taken {
             self.vport.ethernet.received[Kind::of(frame) as usize].count(frame);
