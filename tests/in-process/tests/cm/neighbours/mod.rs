@@ -1,6 +1,7 @@
 //! Addresses and neighbours of two ports on one cable, found out over their own Ethernet queues, in virtual time; and the
 //! connections that stand on them.
 
+mod link_changes;
 mod mismatches;
 mod second_stack;
 
@@ -158,6 +159,12 @@ impl Pair {
 
     /// Connects node 0 to node 1; both ids.
     fn connect(&mut self, to: &str) -> [CmId; 2] {
+        self.listener(to);
+        self.connect_to(to)
+    }
+
+    /// A listener of node 1 at every address of the family.
+    fn listener(&mut self, to: &str) -> CmId {
         let listener = self.cms[1]
             .create_id(Some(self.channels[1]), 0, PortSpace::Tcp)
             .unwrap();
@@ -166,6 +173,25 @@ impl Pair {
             .bind_addr(listener, SocketAddr::new(ip(any), PORT))
             .unwrap();
         self.cms[1].listen(listener, 0).unwrap();
+        listener
+    }
+
+    /// Connects node 0 to a listener of node 1.
+    fn connect_to(&mut self, to: &str) -> [CmId; 2] {
+        let ours = self.client(to);
+        self.cms[0].connect(ours, None).unwrap();
+        let request = self.expect(1, EventType::ConnectRequest);
+        self.cms[1]
+            .create_qp(request.id, None, &mut init())
+            .unwrap();
+        self.cms[1].accept(request.id, None).unwrap();
+        self.expect(0, EventType::Established);
+        self.expect(1, EventType::Established);
+        [ours, request.id]
+    }
+
+    /// An id of node 0 that is ready to connect.
+    fn client(&mut self, to: &str) -> CmId {
         let ours = self.cms[0]
             .create_id(Some(self.channels[0]), 0, PortSpace::Tcp)
             .unwrap();
@@ -176,15 +202,7 @@ impl Pair {
         self.cms[0].resolve_route(ours, SECOND).unwrap();
         self.expect(0, EventType::RouteResolved);
         self.cms[0].create_qp(ours, None, &mut init()).unwrap();
-        self.cms[0].connect(ours, None).unwrap();
-        let request = self.expect(1, EventType::ConnectRequest);
-        self.cms[1]
-            .create_qp(request.id, None, &mut init())
-            .unwrap();
-        self.cms[1].accept(request.id, None).unwrap();
-        self.expect(0, EventType::Established);
-        self.expect(1, EventType::Established);
-        [ours, request.id]
+        ours
     }
 }
 
