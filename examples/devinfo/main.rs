@@ -25,6 +25,7 @@ use std::error::Error;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bareverbs::verbs::PageChunk;
@@ -33,7 +34,7 @@ use bareverbs_examples::devices::{ONLY_MODELS, open};
 use bareverbs_examples::plugged::{Model, ModelPort, model};
 use bareverbs_examples::program;
 use bareverbs_in_process::{Builder, World};
-use bareverbs_node::{DEVICE_VARIABLE, DeviceName, PageChunks};
+use bareverbs_node::{DEVICE_VARIABLE, DeviceName, DevicePlatform, PageChunks, inspect};
 use bareverbs_vfio::Rebinding;
 use bpaf::Bpaf;
 use connectx_model::Config as Card;
@@ -46,7 +47,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[derive(Bpaf, Debug)]
 #[bpaf(
     options,
-    guard(|it| it.device == DeviceName::Model || !it.model.is_given(), ONLY_MODELS)
+    guard(|it| it.device == DeviceName::Model || !it.model.is_given(), ONLY_MODELS),
+    guard(
+        |it| it.socket.is_none() || matches!(it.action, Action::Watch { .. } | Action::Resources { .. }),
+        "--socket is for --watch and --resources"
+    )
 )]
 struct Arguments {
     /// `model`, the device model; or `vfio:ADDRESS`, a PCI function that is bound to vfio-pci.
@@ -59,6 +64,10 @@ struct Arguments {
         display_fallback
     )]
     device: DeviceName,
+    /// With --watch and --resources: looks at the device that another process has in use and serves at this Unix socket,
+    /// instead of opening one.
+    #[bpaf(long, argument("PATH"), last, guard(is_path, EMPTY), optional)]
+    socket: Option<PathBuf>,
     #[bpaf(external, many, parse(one_action))]
     action: Action,
     /// Says what --bind or --unbind would do, and does not do it.
@@ -241,6 +250,14 @@ fn show(arguments: &Arguments) -> Result<()> {
 
 /// Lists what is alive.
 fn list(arguments: &Arguments, json: bool) -> Result<()> {
+    if let Some(path) = &arguments.socket {
+        let text = inspect::ask_resources(path, json);
+        print!(
+            "{}",
+            text.map_err(|error| format!("{}: {error}", path.display()))?
+        );
+        return Ok(());
+    }
     let text = match arguments.device {
         DeviceName::Model => {
             let world = world(arguments, 1);
@@ -258,6 +275,9 @@ fn list(arguments: &Arguments, json: bool) -> Result<()> {
 /// Shows what the port counts.
 fn count(arguments: &Arguments, watch: Watch) -> Result<()> {
     let print = |text: &str| print!("{text}");
+    if let Some(path) = &arguments.socket {
+        return watch.of_socket(path, print);
+    }
     match arguments.device {
         DeviceName::Model => {
             let world = world(arguments, 1);
@@ -299,7 +319,7 @@ fn write_report(arguments: &Arguments, path: &Path, identify: bool) -> Result<()
             let open = |vectors| {
                 let card = card(arguments);
                 Ok(card_report::Opened {
-                    platform: world(arguments, vectors).platform(0),
+                    platform: DevicePlatform::model(&Arc::new(world(arguments, vectors)), 0),
                     text: format!("the built-in model of a {}\n", arguments.model.card()),
                     vectors: Some(card.msix_vectors.into()),
                 })

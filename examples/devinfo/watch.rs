@@ -2,18 +2,13 @@
 
 use std::fmt::Write;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bareverbs::verbs::firmware_cmds::register::PortCounterGroup;
-use bareverbs::verbs::{
-    Config, Counters, Device, DeviceSlot, LinkLayer, PageChunk, Platform, Storage,
-};
+use bareverbs::verbs::{Config, Device, DeviceSlot, PageChunk, Platform, Storage};
+use bareverbs_node::inspect::{self, Count};
 
 use super::Result;
-use super::settings::{self, offered};
-
-/// Priorities that an Ethernet port counts apart.
-const PRIORITIES: u8 = 8;
 
 /// Longest sleep at a time.
 const SLICE: Duration = Duration::from_millis(50);
@@ -30,64 +25,23 @@ pub(crate) struct Watch {
 }
 
 /// All counters at one time.
-pub(crate) struct Look {
-    at: Duration,
-    /// By group and name, in order.
-    values: Vec<(String, u64)>,
-}
+pub(crate) struct Look(Count);
 
 impl Look {
-    /// Reads what the device counts of its port.
-    pub(crate) fn take<P: Platform>(device: &Device<'_, P>) -> Result<Self> {
-        let mut values = Vec::new();
-        let mut add = |group: &str, counters: Option<Counters>| {
-            for counter in counters.iter().flat_map(Counters::iter) {
-                let unit = counter
-                    .unit
-                    .map_or(String::new(), |unit| format!(".{unit}"));
-                values.push((format!("{group}.{}{unit}", counter.name), counter.value));
-            }
-        };
-        add("vport", device.query_vport_counters()?);
-        let port = |group, priority| device.query_port_counters(group, priority);
-        match device.capabilities().link_layer() {
-            LinkLayer::Ethernet => {
-                add("802.3", port(PortCounterGroup::Ieee8023, 0)?);
-                add("rfc2863", port(PortCounterGroup::Rfc2863, 0)?);
-                add("rfc2819", port(PortCounterGroup::Rfc2819, 0)?);
-                add("extended", port(PortCounterGroup::Extended, 0)?);
-                for priority in 0..PRIORITIES {
-                    let counters = port(PortCounterGroup::Priority, priority)?;
-                    add(&format!("priority{priority}"), counters);
-                }
-            }
-            LinkLayer::InfiniBand => add("infiniband", port(PortCounterGroup::Infiniband, 0)?),
-        }
-        add("physical", port(PortCounterGroup::Physical, 0)?);
-        add("congestion", offered(device.query_congestion_statistics())?);
-        add("pcie", offered(device.query_pcie_counters())?);
-        for temperature in settings::temperatures(device)? {
-            // Zero and less would not be shown, or not be a number here.
-            if let Ok(eighths) = u64::try_from(temperature.now.0) {
-                let name = format!("temperature.sensor{}.millidegrees", temperature.sensor);
-                values.push((name, eighths * 125));
-            }
-        }
-        Ok(Self {
-            at: device.platform().now(),
-            values,
-        })
-    }
-
     /// What is not zero: the value and, where there is an earlier look, how many a second since then.
     pub(crate) fn rows<'a>(
         &'a self,
         before: Option<&'a Self>,
     ) -> impl Iterator<Item = (&'a str, u64, Option<f64>)> {
-        let seconds = before.map(|before| self.at.saturating_sub(before.at).as_secs_f64());
-        let counted = self.values.iter().enumerate().filter(|(_, row)| row.1 != 0);
+        let seconds = before.map(|before| self.0.at.saturating_sub(before.0.at).as_secs_f64());
+        let counted = self
+            .0
+            .values
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.1 != 0);
         counted.map(move |(index, (name, value))| {
-            let old = before.and_then(|before| before.values.get(index));
+            let old = before.and_then(|before| before.0.values.get(index));
             let rate = old.zip(seconds).map(|((_, old), seconds)| {
                 // Another program may have set it to 0.
                 value.saturating_sub(*old) as f64 / seconds.max(1e-9)
@@ -110,7 +64,7 @@ impl Look {
 
     /// One object: seconds on the platform's clock, then each counter's value and rate.
     fn json(&self, before: Option<&Self>) -> String {
-        let mut line = format!("{{\"seconds\":{:.6}", self.at.as_secs_f64());
+        let mut line = format!("{{\"seconds\":{:.6}", self.0.at.as_secs_f64());
         for (name, value, rate) in self.rows(before) {
             let _ = write!(line, ",\"{name}\":{{\"value\":{value}");
             if let Some(rate) = rate {
@@ -129,15 +83,37 @@ impl Watch {
         self,
         platform: P,
         mut chunks: Vec<PageChunk>,
-        mut print: impl FnMut(&str),
+        print: impl FnMut(&str),
     ) -> Result<()> {
         let mut slot = DeviceSlot::new();
         let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
         let device = Device::open(platform, Config::DEFAULT, storage)?;
+        // Serves firmware that asks for pages, and finds a device that is gone.
+        let poll = || Ok(device.poll()?);
+        self.repeat(|| Ok(inspect::count(&device)?), poll, print)?;
+        device.close()?;
+        Ok(())
+    }
+
+    /// Looks at a device that another process has in use, and serves at this path.
+    pub(crate) fn of_socket(self, path: &Path, print: impl FnMut(&str)) -> Result<()> {
+        let count = || {
+            let counted = inspect::ask_counters(path);
+            counted.map_err(|error| format!("{}: {error}", path.display()).into())
+        };
+        self.repeat(count, || Ok(()), print)
+    }
+
+    fn repeat(
+        self,
+        mut count: impl FnMut() -> Result<Count>,
+        mut meanwhile: impl FnMut() -> Result<()>,
+        mut print: impl FnMut(&str),
+    ) -> Result<()> {
         let mut before: Option<Look> = None;
         let mut left = self.times.map(NonZeroU32::get);
         loop {
-            let look = Look::take(&device)?;
+            let look = Look(count()?);
             let text = match self.json {
                 true => look.json(before.as_ref()),
                 false => look.text(before.as_ref()),
@@ -147,13 +123,12 @@ impl Watch {
             if let Some(left) = &mut left {
                 *left -= 1;
                 if *left == 0 {
-                    break;
+                    return Ok(());
                 }
             }
             let end = Instant::now() + self.interval;
             loop {
-                // Serves firmware that asks for pages, and finds a device that is gone.
-                device.poll()?;
+                meanwhile()?;
                 let rest = end.saturating_duration_since(Instant::now());
                 if rest.is_zero() {
                     break;
@@ -161,8 +136,6 @@ impl Watch {
                 std::thread::sleep(rest.min(SLICE));
             }
         }
-        device.close()?;
-        Ok(())
     }
 }
 
@@ -173,10 +146,10 @@ mod tests {
     use connectx_model::Config as Card;
 
     fn look(milliseconds: u64, values: [(&str, u64); 3]) -> Look {
-        Look {
+        Look(Count {
             at: Duration::from_millis(milliseconds),
             values: values.map(|(name, value)| (name.into(), value)).into(),
-        }
+        })
     }
 
     #[test]

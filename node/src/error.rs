@@ -2,7 +2,9 @@
 //! about.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use bareverbs_cm::rdma::{AddrInfo, CmEvent, EventType, RdmaCm, RdmaError, Resolver, SockAddr};
 use bareverbs_core::{CloseError, Gid, LinkStatus, OpenError, Platform, PortState};
@@ -73,6 +75,13 @@ pub enum Error {
         step: SetupStep,
         /// Why it failed.
         source: RdmaError,
+    },
+    /// The node cannot be looked at there ([`Node::serve`](crate::Node::serve)).
+    Serve {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// The device did not go down.
     Close(CloseError),
@@ -193,6 +202,7 @@ impl fmt::Display for Error {
                 write!(f, "claiming the address {address}: another host has it")
             }
             Self::Setup { step, source } => write!(f, "{step}: {source}"),
+            Self::Serve { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Close(error) => error.fmt(f),
             Self::ServerNotReady => f.write_str("the server ended before it was ready"),
             Self::ServerPanicked => f.write_str("the server panicked"),

@@ -43,6 +43,11 @@
 //! A `main` that returns an error prints its `Debug`. For these errors, and for whatever [`Result`] holds ([`AnyError`]), that
 //! is the text of their `Display`.
 //!
+//! # In use
+//!
+//! [`Node::serve`] opens a socket at which another program can look at the device while this one uses it: `devinfo --socket`,
+//! or [`inspect`].
+//!
 //! # Without this crate
 //!
 //! Everything here is a short way to what [`verbs`] and [`cm`] have: those are `no_std` and allocate nothing. What this crate
@@ -56,6 +61,7 @@ mod error;
 mod event_channel;
 #[cfg(feature = "tokio")]
 mod handle;
+pub mod inspect;
 mod link;
 #[cfg(feature = "model")]
 mod models;

@@ -1,5 +1,6 @@
 //! A device with an address, and the connection manager on it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bareverbs_cm::ip::{self, Route};
@@ -17,6 +18,7 @@ use bareverbs_vfio::{PciAddress, VfioDevice};
 use crate::address::{Address, NodeAddress};
 use crate::device_name::DeviceName;
 use crate::error::{Error, EthernetSetting, SetupStep};
+use crate::inspect::Served;
 use crate::link::{is_usable, wait_for_link};
 use crate::page_chunks::PageChunks;
 use crate::platform::DevicePlatform;
@@ -150,10 +152,11 @@ pub struct About {
 
 /// A device with an address, which [`run`](Self::run) brings up.
 #[derive(Debug)]
-pub struct Node<P = DevicePlatform> {
+pub struct Node<P: Platform = DevicePlatform> {
     platform: P,
     address: NodeAddress,
     options: Options,
+    served: Option<Served<P>>,
 }
 
 impl Node {
@@ -240,7 +243,20 @@ impl<P: Platform + Clone> Node<P> {
             platform,
             address: address.into(),
             options,
+            served: None,
         }
+    }
+
+    /// Lets other programs look at the device while it is in use: what its port counts, and its QPs and CQs, by
+    /// `devinfo --socket PATH --watch 1` and `--resources`, or [`inspect`](crate::inspect). Another thread answers at this
+    /// Unix socket, whose file only this user may open, by firmware commands beside the others.
+    #[must_use]
+    pub fn serve(mut self, path: impl Into<PathBuf>) -> Self
+    where
+        P: Send + Sync,
+    {
+        self.served = Some(Served::at(path.into()));
+        self
     }
 
     /// Where the node is.
@@ -347,7 +363,21 @@ impl<P: Platform + Clone> Node<P> {
                 }
             }
             self.settle(&mut cm)?;
-            work(&mut cm, &about)
+            match &self.served {
+                None => work(&mut cm, &about),
+                Some(served) => {
+                    let (mut work, mut done) = (Some(work), None);
+                    let mut run = || done = work.take().map(|work| work(&mut cm, &about));
+                    let served = served.run(&device, &mut run);
+                    match (served, done) {
+                        (Ok(()), Some(done)) => done,
+                        (Err((path, source)), _) => {
+                            return Err(Error::Serve { path, source }.into());
+                        }
+                        (Ok(()), None) => return Err(Error::ServerNotReady.into()),
+                    }
+                }
+            }
         };
         let done = done.map_err(Failure::Work)?;
         drop(pd);

@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use bareverbs::verbs::{Gid, Mac, Mtu, Platform, RoceVersion};
-use bareverbs_command_line::{end_at_a_closed_pipe, parse, within};
+use bareverbs_command_line::{EMPTY, end_at_a_closed_pipe, is_path, parse, within};
 use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{
     About, Address, Cm, DEFAULT_PKEY, DeviceName, DevicePlatform, Host, Node, NodeAddress, Options,
@@ -39,6 +40,9 @@ struct Nodes {
     /// Sleep until the card raises an interrupt, instead of polling it.
     #[bpaf(switch, last)]
     interrupts: bool,
+    /// Lets "devinfo --socket PATH" look at this end's card while it is in use; at the server's, if both ends run here.
+    #[bpaf(long, argument("PATH"), last, guard(is_path, EMPTY), optional)]
+    socket: Option<PathBuf>,
     /// Send messages of the connection manager again at the negotiated interval only, as Linux does, and not sooner: for a
     /// peer that takes longer to answer than ours waits.
     #[bpaf(switch, last)]
@@ -305,6 +309,14 @@ impl Cards {
         options
     }
 
+    /// The node, at which others may look if that was asked for.
+    fn served(&self, node: Node) -> Node {
+        match &self.nodes.socket {
+            Some(path) => node.serve(path),
+            None => node,
+        }
+    }
+
     /// Both ends in this process, a thread each.
     fn run_both<A: Program>(
         &self,
@@ -330,7 +342,7 @@ impl Cards {
         let [there, here] = [self.place(server)?, self.place(client)?];
         let options = self.options(program, Some(Mtu::B4096));
         let (theirs, ours) = (
-            Node::new(theirs, there, options),
+            self.served(Node::new(theirs, there, options)),
             Node::new(ours, here, options),
         );
         let (listening, may_connect) = mpsc::channel();
@@ -381,7 +393,8 @@ impl Cards {
         };
         let mut options = self.options(program, None);
         options.mac = self.nodes.mac;
-        Node::new(platform, self.place(here)?, options).run_with(|cm, about| {
+        let node = self.served(Node::new(platform, self.place(here)?, options));
+        node.run_with(|cm, about| {
             program.introduce(card, about);
             let here = named(cm, here)?;
             let done = if let Roles::Client { server, .. } = roles {
