@@ -2,8 +2,8 @@
 //!
 //! Barriers between processors, such as [`fence`](core::sync::atomic::fence), are not enough: on RISC-V they leave out the
 //! device's registers, and on ARM the domain that devices are in. These are the instructions of rdma-core's
-//! `udma_to_device_barrier` and `udma_from_device_barrier`, but that x86 keeps loads in order by itself. A
-//! [`Platform`](crate::Platform) may use them for its registers.
+//! `udma_to_device_barrier` and `udma_from_device_barrier`, but that x86 keeps loads in order by itself, and that on RISC-V
+//! stores wait for loads, too. A [`Platform`](crate::Platform) may use them for its registers.
 
 // UNSAFETY: barriers are instructions.
 #![cfg_attr(
@@ -45,21 +45,22 @@ pub fn write_barrier() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Nothing after is read, of memory or registers, before what was read before.
+/// Nothing after is read or written, of memory or registers, before what was read before.
 ///
-/// x86 keeps loads in order; others may satisfy a later load first, and would read an entry's old contents after its new
-/// owner bit.
+/// x86 keeps loads in order, and stores behind them; others may satisfy a later load first, and would read an entry's old
+/// contents after its new owner bit, or give entries back that are not read yet. For the latter RISC-V has to be told that
+/// stores wait as well, which is more than rdma-core's `fence ir, ir`; on ARM they do so by `dmb oshld`.
 #[inline(always)]
 pub fn read_barrier() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier between loads, for the outer shareable domain; it has no operands and changes no register.
+    // SAFETY: a barrier behind loads, for the outer shareable domain; it has no operands and changes no register.
     unsafe {
         core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
     #[cfg(any(target_arch = "riscv32", target_arch = "riscv64"))]
-    // SAFETY: a barrier between loads, of memory and of devices; it has no operands and changes no register.
+    // SAFETY: a barrier behind loads, of memory and of devices; it has no operands and changes no register.
     unsafe {
-        core::arch::asm!("fence ir, ir", options(nostack, preserves_flags));
+        core::arch::asm!("fence ir, iorw", options(nostack, preserves_flags));
     }
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
