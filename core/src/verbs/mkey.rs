@@ -11,7 +11,8 @@ use core::mem::ManuallyDrop;
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, Mkc};
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
 use bareverbs_firmware_cmds::values::MkeyAccessMode;
-use bareverbs_firmware_cmds::wqe::{data_segment, umr::LIST_UNIT};
+use bareverbs_firmware_cmds::wqe::data_segment;
+use bareverbs_firmware_cmds::wqe::umr::{LIST_ALIGN, LIST_UNIT};
 
 use crate::device::capabilities::Capabilities;
 use crate::device::{Device, TailIn};
@@ -154,7 +155,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// As [`alloc_buffer`](Self::alloc_buffer).
     pub fn alloc_mr_list(&self, max_entries: u32) -> Result<MrList<'d, P>, MrError> {
         let octowords = (max_entries as usize).next_multiple_of(LIST_UNIT);
-        let memory = self.alloc_buffer(octowords * ENTRY, Access::empty())?;
+        let memory = self.alloc_aligned(octowords * ENTRY, Access::empty(), LIST_ALIGN)?;
         Ok(MrList {
             memory,
             entries: 0,

@@ -229,8 +229,18 @@ impl<'d, P: Platform> Pd<'d, P> {
 
     /// Allocates memory that the device can reach: safe to share with it, because it is never seen as a Rust reference.
     pub fn alloc_buffer(&self, len: usize, access: Access) -> Result<Buffer<'d, P>, MrError> {
+        self.alloc_aligned(len, access, 64)
+    }
+
+    /// The same, aligned to so much at least (a power of two of at most 4096).
+    pub(crate) fn alloc_aligned(
+        &self,
+        len: usize,
+        access: Access,
+        least: usize,
+    ) -> Result<Buffer<'d, P>, MrError> {
         check_region(self.device.capabilities(), len, access)?;
-        let align = if len < 4096 { 64 } else { 4096 };
+        let align = if len < 4096 { least } else { 4096 };
         let layout = len
             .checked_next_multiple_of(align)
             .and_then(|size| Layout::from_size_align(size, align).ok())

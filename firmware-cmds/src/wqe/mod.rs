@@ -136,6 +136,8 @@ pub mod umr {
     pub const REPEAT: u32 = 0x400;
     /// Translation lists have a multiple of so many octowords, in memory and in WQEs.
     pub const LIST_UNIT: usize = 4;
+    /// Alignment of a translation list that lies in memory: Linux's `MLX5_UMR_ALIGN`, DPDK's `MLX5_UMR_KLM_PTR_ALIGN`.
+    pub const LIST_ALIGN: usize = 2048;
 
     /// Fields of the context, in [`mkey_mask`](super::UmrMaskWord::mkey_mask).
     pub mod mask {

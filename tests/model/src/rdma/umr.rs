@@ -11,7 +11,9 @@ use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::values::MkeyAccessMode;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::umr::{LIST_UNIT, MUST_BE_FREE, MUST_NOT_BE_FREE, mask};
+use bareverbs_firmware_cmds::wqe::umr::{
+    LIST_ALIGN, LIST_UNIT, MUST_BE_FREE, MUST_NOT_BE_FREE, mask,
+};
 use bareverbs_firmware_cmds::wqe::{
     ControlFlags, DataAddressWord, DataWord, SEGMENT_UNIT, UmrMaskWord, UmrOffsetWord, UmrWord,
 };
@@ -233,6 +235,10 @@ impl Device {
             .ok_or(Syndrome::LocalQpOperation)?;
         let lkey = DataWord::read(segment).lkey();
         let addr = DataAddressWord::read(segment).addr();
+        if self.config.strict && !addr.is_multiple_of(LIST_ALIGN as u64) {
+            log::warn!("a list of translations at {addr:#x}, which is not aligned");
+            return Err(Syndrome::LocalQpOperation);
+        }
         let mut list = vec![0; len];
         self.read_key(io, lkey, who, addr, &mut list, Right::LocalRead)
             .map_err(|_| Syndrome::LocalProtection)?;
