@@ -547,6 +547,11 @@ impl<'s, P: Platform> Device<'s, P> {
         } else {
             events
         };
+        let events = if self.capabilities.hca.general_notification_event() {
+            events | EventType::General.mask()
+        } else {
+            events
+        };
         let events = if self.capabilities.hca.dct() {
             events | EventType::DctKeyViolation.mask() | EventType::DctDrained.mask()
         } else {

@@ -8,6 +8,7 @@
 //! them must not queue behind it.
 //!
 //! A slot whose command timed out is retired: the firmware may still answer, into memory that must have no other owner then.
+//! Once it has, the slot is used again, as Linux does (`mlx5_cmd_comp_handler`: only a real completion frees it).
 
 use core::time::Duration;
 
@@ -83,7 +84,7 @@ impl Ticket {
 enum State {
     Free,
     Pending,
-    /// Timed out: not used again before the function was reset.
+    /// Timed out: not used again before it was answered after all, or the function was reset.
     Retired,
 }
 
@@ -271,7 +272,8 @@ impl CommandQueue {
 
     /// Whether the device may still answer a command that is not waited for any more.
     pub(crate) fn has_retired(&self) -> bool {
-        self.slots.iter().any(|slot| slot.state != State::Free)
+        let is_free = |index| self.slots[usize::from(index)].state == State::Free;
+        (0..self.len).any(|index| !is_free(index) && self.owned_by_device(index))
     }
 
     /// Posts a command. `output_len` counts the fixed part and the tail of the answer.
@@ -424,12 +426,16 @@ impl CommandQueue {
         })
     }
 
-    /// Frees a slot whose command was answered but whose poster lost interest (its deadline has passed).
+    /// Frees a slot whose command was answered too late, or when its poster had lost interest (its deadline has passed).
+    #[cold]
     fn reap<P: Platform>(&mut self, platform: &P, index: u8) -> bool {
         let slot = self.slots[usize::from(index)];
-        let abandoned = slot.state == State::Pending
-            && platform.now() >= slot.deadline.saturating_add(self.timeout);
-        if abandoned && !self.owned_by_device(index) {
+        let over = match slot.state {
+            State::Free => false,
+            State::Pending => platform.now() >= slot.deadline.saturating_add(self.timeout),
+            State::Retired => true,
+        };
+        if over && !self.owned_by_device(index) {
             self.release(platform, index);
         }
         self.slots[usize::from(index)].state == State::Free

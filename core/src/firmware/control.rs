@@ -361,6 +361,10 @@ impl Dispatch<'_> {
                 self.push(AsyncEvent::CqError { cqn, syndrome });
             }
             Event::Queue { what, queue } => self.queue_event(tables, what, queue),
+            Event::SyncReset { state } => {
+                log::warn!("a reset of the firmware by others: {state:?}");
+                self.push(AsyncEvent::FirmwareReset { state });
+            }
             // The health registers show what it was, and whether it was fatal.
             Event::InternalError => log::error!("the device reports an internal error"),
             Event::Other { what, sub_type } => {

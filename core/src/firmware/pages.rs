@@ -312,6 +312,10 @@ impl PageSupply {
         if entries > in_flight.pages {
             let bad = BadOutput::TooManyPages { returned: entries };
             self.error = Some(refusal(ManagePages::Take, CommandFailure::BadOutput(bad)));
+            // No word of such an answer is worth giving up memory that the firmware may use.
+            log::error!("MANAGE_PAGES: {bad}: all of them are kept");
+            function.to_take = 0;
+            return;
         }
         let mut returned = 0;
         for address in tail.chunks_exact(8).take(entries as usize) {

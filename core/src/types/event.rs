@@ -1,5 +1,6 @@
 //! Asynchronous events: what `ibv_get_async_event` reports.
 
+pub use bareverbs_firmware_cmds::event::SyncReset;
 use bareverbs_firmware_cmds::numbers::{Cqn, Qpn, Rqn, Srqn};
 
 use crate::types::error::DeviceError;
@@ -48,6 +49,13 @@ pub enum AsyncEvent {
         /// Its number: those of modules are from 64 on. See
         /// [`Device::query_temperature`](crate::Device::query_temperature).
         sensor: u8,
+    },
+    /// Another host of the card, or a tool (`mlxfwreset`, `devlink dev reload`), resets the firmware, as for an update. The
+    /// driver neither agrees nor objects, so that the firmware waits for it until its own time for that is over. Closing the
+    /// device lets the reset happen. When it happens without that, the device has [failed](Self::DeviceFatal).
+    FirmwareReset {
+        /// How far it is.
+        state: SyncReset,
     },
     /// First message on a connection whose own side has not reached RTS yet.
     CommunicationEstablished {

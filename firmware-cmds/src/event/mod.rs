@@ -225,6 +225,48 @@ impl PortChange {
     }
 }
 
+/// How far a reset of the firmware is that all hosts of the card have to agree on, as for an update
+/// (`MLX5_SYNC_RST_STATE_*` of Linux's `device.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncReset {
+    /// 0: another host, or a tool, asks for it.
+    Requested,
+    /// 1: it happens now.
+    Now,
+    /// 2: it does not happen.
+    Aborted,
+    /// 3: it happens when all drivers have let go.
+    Unload,
+    /// Any other state.
+    Unknown(u8),
+}
+
+impl SyncReset {
+    /// From the four low bits of the event data's fourth byte.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number & 0xf {
+            0 => Self::Requested,
+            1 => Self::Now,
+            2 => Self::Aborted,
+            3 => Self::Unload,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// Those bits.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Requested => 0,
+            Self::Now => 1,
+            Self::Aborted => 2,
+            Self::Unload => 3,
+            Self::Unknown(other) => other & 0xf,
+        }
+    }
+}
+
 /// The queue that a queue event is about: a resource type and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
@@ -330,6 +372,11 @@ pub enum Event {
         /// To which.
         queue: Queue,
     },
+    /// A reset of the firmware that all hosts have to agree on (subtype 8 of [`EventType::General`]).
+    SyncReset {
+        /// How far it is.
+        state: SyncReset,
+    },
     /// The device failed internally.
     InternalError,
     /// A type that this crate does not take apart.
@@ -344,6 +391,8 @@ pub enum Event {
 /// [`Event::CqError`]: the CQ was full.
 pub const CQ_OVERRUN: u8 = 1;
 
+/// `MLX5_GENERAL_SUBTYPE_PCI_SYNC_FOR_FW_UPDATE_EVENT`.
+const SYNC_RESET: u8 = 8;
 const EMBEDDED_CPU: u16 = 0x8000;
 const RELEASE_ALL: u16 = 0x4000;
 
@@ -415,6 +464,9 @@ impl Event {
                 }
             }
             EventType::InternalError => Self::InternalError,
+            EventType::General if eqe.event_sub_type() == SYNC_RESET => Self::SyncReset {
+                state: SyncReset::from_number(data[3]),
+            },
             _ => Self::Other {
                 what,
                 sub_type: eqe.event_sub_type(),
@@ -474,6 +526,10 @@ impl Event {
                 (what, 0)
             }
             Self::InternalError => (EventType::InternalError, 0),
+            Self::SyncReset { state } => {
+                data[3] = state.number();
+                (EventType::General, SYNC_RESET)
+            }
             Self::Other { what, sub_type } => (what, sub_type),
         };
         eqe.set_event_type(what.number())

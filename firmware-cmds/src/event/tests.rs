@@ -72,6 +72,19 @@ fn golden_events() {
         ),
         (eqe(0x08, 0, &[]), Event::InternalError),
         (
+            eqe(0x22, 8, &[(0x23, 3)]),
+            Event::SyncReset {
+                state: SyncReset::Unload,
+            },
+        ),
+        (
+            eqe(0x22, 7, &[]),
+            Event::Other {
+                what: EventType::General,
+                sub_type: 7,
+            },
+        ),
+        (
             eqe(0xee, 3, &[]),
             Event::Other {
                 what: EventType::Unknown(0xee),

@@ -10,7 +10,7 @@ use crate::backoff::Pause;
 use crate::function::{Function, Slot};
 use crate::network::Network;
 use bareverbs_core::VectorSet;
-use connectx_model::Model;
+use connectx_model::{Host, Model};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -219,10 +219,11 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_temperature(&self, index: usize, sensor: u16, eighths: i16) {
+    /// Does something to a model that its driver is told of.
+    pub(crate) fn strike(&self, index: usize, strike: impl FnOnce(&mut Model, &mut dyn Host)) {
         let mut function = self.function(index);
         let Function { model, port, .. } = &mut *function;
-        model.set_temperature(port, sensor, eighths);
+        strike(model, port);
         if self.is_threaded() {
             self.after(index, function, true);
         }

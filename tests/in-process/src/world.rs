@@ -6,6 +6,7 @@ use crate::memory::Accounting;
 use crate::network::{Network, Wire};
 use crate::platform::ModelPlatform;
 use crate::shared::Shared;
+use bareverbs_core::event::SyncReset;
 use bareverbs_core::{Config as DriverConfig, Device, GidEntry, Platform, Storage};
 use connectx_model::host::IommuFault;
 use connectx_model::link::datagram;
@@ -205,7 +206,18 @@ impl World {
     /// # Panics
     /// If there is no such function.
     pub fn set_temperature(&self, index: usize, sensor: u16, eighths: i16) {
-        self.shared.set_temperature(index, sensor, eighths);
+        self.shared.strike(index, |model, host| {
+            model.set_temperature(host, sensor, eighths);
+        });
+    }
+
+    /// Others reset the firmware of a function, of which its driver is told.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn announce_reset(&self, index: usize, state: SyncReset) {
+        self.shared
+            .strike(index, |model, host| model.announce_reset(host, state));
     }
 
     /// Ends the wires out of the process, as when the world ends: what was sent before leaves, and nothing arrives any more.

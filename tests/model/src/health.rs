@@ -48,10 +48,10 @@ impl Health {
         self.stop(left);
     }
 
-    /// The firmware reports a problem with all that this buffer says; the first one stays. It stops if the buffer asks
-    /// for a reset.
+    /// The firmware reports a problem with all that this buffer says. It stops if the buffer asks for a reset; nothing
+    /// changes after that.
     pub(crate) fn stop(&mut self, left: HealthBuffer) {
-        if self.left.has_problem() {
+        if self.stopped.is_some() {
             return;
         }
         log::error!("health: {left}");

@@ -14,6 +14,7 @@ use crate::fault::Faults;
 use crate::host::Host;
 use crate::objects::Leak;
 use crate::port::settings::Settings;
+use bareverbs_firmware_cmds::event::{Event, SyncReset};
 use bareverbs_firmware_cmds::health::HealthBuffer;
 use core::time::Duration;
 
@@ -309,6 +310,17 @@ impl Model {
     pub fn set_temperature(&mut self, host: &mut dyn Host, sensor: u16, eighths: i16) {
         self.with_io(host, |device, io| {
             device.set_temperature(io, sensor, eighths)
+        });
+    }
+
+    /// The driver is told how far a reset of the firmware is that others ask for, if the card has such events.
+    pub fn announce_reset(&mut self, host: &mut dyn Host, state: SyncReset) {
+        let event = Event::SyncReset { state }.to_eqe();
+        self.with_io(host, |device, io| {
+            let (kind, sub_type) = (event.event_type(), event.event_sub_type());
+            if device.caps.general.general_notification_event() {
+                device.event(io, kind, sub_type, event.event_data());
+            }
         });
     }
 

@@ -1,6 +1,7 @@
 //! Bring-up, run time and teardown of the control path against the device model, with everything that can go wrong.
 
 mod cards;
+mod device_errors;
 mod events;
 mod failures;
 mod firmware_pages;

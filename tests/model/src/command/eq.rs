@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::caps::HcaCap;
 use bareverbs_firmware_cmds::eq::{CreateEqIn, DestroyEqIn, QueryEqIn};
 
 const TEMPERATURE_WARNING: u8 = 0x17;
-/// Event types that this model never reports.
+/// An event type that this model never reports.
 const PORT_MODULE: u8 = 0x16;
 const GENERAL_NOTIFICATION: u8 = 0x22;
 
