@@ -81,7 +81,7 @@
 //! # Bug reports
 //!
 //! ```text
-//! dmesg | cargo run -p bareverbs-firmware-cmds --example decode
+//! dmesg | cargo run -p connectx-model --example decode
 //! ```
 //!
 //! shows the commands of the Linux driver (booted with `dyndbg="module mlx5_core +p"`), or our own, field by field.

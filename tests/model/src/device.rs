@@ -26,6 +26,7 @@ use crate::port::multicast::Groups;
 use crate::port::vport::Vport;
 use crate::quirks::state::QuirkState;
 use crate::rdma::read_ahead::ReadAhead;
+use crate::replay::Replay;
 use crate::roce::transport::Scratch;
 use crate::steering::Steering;
 use crate::syndrome::{Reject, Syndrome};
@@ -114,6 +115,8 @@ pub(crate) struct Device {
     pub(crate) vport: Vport,
     pub(crate) health: Health,
     pub(crate) faults: Faults,
+    /// A card's recorded answers, which come before its own.
+    pub(crate) replay: Option<Box<Replay>>,
     pub(crate) stats: Stats,
     pub(crate) leaks: Vec<Leak>,
     /// QPs with something to do.
@@ -189,6 +192,7 @@ impl Device {
             vport,
             health: Health::default(),
             faults: Faults::default(),
+            replay: None,
             stats: Stats::default(),
             leaks: Vec::new(),
             ready: VecDeque::new(),
@@ -226,6 +230,7 @@ impl Device {
         self.stats = old.stats;
         self.leaks = old.leaks;
         self.faults = old.faults;
+        self.replay = old.replay;
         self.paused = old.paused;
         self.vport.link_up = old.vport.link_up;
         self.vport.settings = old.vport.settings;

@@ -9,12 +9,13 @@ use crate::bus::pci::{ConfigEffect, Pci};
 use crate::command::internal;
 use crate::config::Config;
 use crate::counters::Stats;
-use crate::device::Device;
+use crate::device::{Device, Stage};
 use crate::fault::Faults;
 use crate::host::Host;
 use crate::objects::Leak;
 use crate::port::settings::Settings;
 use bareverbs_firmware_cmds::event::{Event, SyncReset};
+use crate::replay::{Recording, Replay};
 use bareverbs_firmware_cmds::health::HealthBuffer;
 use core::time::Duration;
 
@@ -335,6 +336,35 @@ impl Model {
     #[must_use]
     pub fn link_up(&self) -> bool {
         self.device.vport.up()
+    }
+
+    /// Answers commands as a card did, until it has no record left ([`replay`](crate::replay)).
+    pub fn replay(&mut self, recording: &Recording) {
+        self.device.replay = Some(Box::new(Replay::new(recording)));
+    }
+
+    /// How many recorded answers are left.
+    #[must_use]
+    pub fn replay_left(&self) -> usize {
+        self.device
+            .replay
+            .as_ref()
+            .map_or(0, |replay| replay.left())
+    }
+
+    /// Executes a command that did not come through the queue. The number of pages that it waits for, if it does.
+    pub(crate) fn execute(
+        &mut self,
+        host: &mut dyn Host,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Option<u32> {
+        self.with_io(host, |device, io| device.execute_apart(io, input, output))
+    }
+
+    /// Whether a driver has begun with it.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.device.stage != Stage::Disabled
     }
 
     /// What is to go wrong.

@@ -1,4 +1,5 @@
-//! The cards that the model can be, as data: one text file per card beside this module.
+//! The cards that the model can be, as data: one text file per card beside this module, and files of the same form that are
+//! read when a program runs ([`Profile`]).
 //!
 //! A file names its sources first, then gives values by section, each with its source:
 //!
@@ -22,8 +23,13 @@
 //! ([`Config::modelled`]).
 
 mod parse;
+mod profile;
+mod recorded;
+mod report;
 mod value;
 
+pub use profile::{Profile, ProfileError};
+pub use report::{Report, ReportError};
 pub use value::{Source, Value};
 
 use crate::config::Config;
@@ -74,25 +80,26 @@ cards! {
 }
 
 impl Card {
-    /// What the card is, with addresses of all zeros.
-    fn plain(self, modelled: bool) -> &'static Config {
-        static CARDS: [[OnceLock<Config>; 2]; Card::ALL.len()] =
-            [const { [const { OnceLock::new() }; 2] }; Card::ALL.len()];
-        CARDS[self as usize][usize::from(modelled)].get_or_init(|| self.read(modelled).0)
+    /// What the card is.
+    fn profile(self) -> &'static Profile {
+        static CARDS: [OnceLock<Profile>; Card::ALL.len()] =
+            [const { OnceLock::new() }; Card::ALL.len()];
+        CARDS[self as usize].get_or_init(|| match Profile::parse(self.name(), self.text()) {
+            Ok(profile) => profile,
+            // The files are part of the program, and a test reads them all.
+            Err(error) => panic!("{error}"),
+        })
+    }
+
+    /// The same as a configuration, with addresses of all zeros.
+    fn config(self) -> &'static Config {
+        self.profile().plain()
     }
 
     /// Every value of the card's file, with its source.
     #[must_use]
-    pub fn values(self) -> Vec<Value> {
-        self.read(false).1
-    }
-
-    fn read(self, modelled: bool) -> (Config, Vec<Value>) {
-        match parse::parse(self.text(), modelled) {
-            Ok(read) => read,
-            // The files are part of the program, and a test reads them all.
-            Err(error) => panic!("{self}.txt: {error}"),
-        }
+    pub fn values(self) -> &'static [Value] {
+        self.profile().values()
     }
 }
 
@@ -107,14 +114,14 @@ impl Config {
     /// A card of this kind whose addresses are all derived from `unit`, so that two cards on one cable differ.
     #[must_use]
     pub fn card(card: Card, unit: u8) -> Self {
-        card.plain(false).clone().with_unit(unit.into())
+        card.profile().config(unit)
     }
 
     /// The same without what the card offers and the model does not do. Linux's driver takes up every offer: switching
     /// between virtual ports, tunnels, compression.
     #[must_use]
     pub fn modelled(card: Card, unit: u8) -> Self {
-        card.plain(true).clone().with_unit(unit.into())
+        card.profile().modelled(unit)
     }
 }
 
@@ -190,7 +197,7 @@ mod tests {
     #[test]
     fn the_recorded_card_is_recorded_where_it_counts() {
         let sources = |card: Card, section: &str| -> Vec<Source> {
-            let values = card.values().into_iter();
+            let values = card.values().iter();
             let values = values.filter(|value| value.section == section);
             values.map(|value| value.source).collect()
         };

@@ -6,19 +6,12 @@ use bareverbs_firmware_cmds::caps::{
     AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
-use std::fmt;
 
 /// A line that could not be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Error {
-    line: usize,
-    what: String,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
-    }
+    pub(super) line: usize,
+    pub(super) what: String,
 }
 
 /// The card of a file, with addresses of all zeros, and every value with its source.
@@ -50,8 +43,39 @@ pub(super) fn parse(text: &str, modelled: bool) -> Result<(Config, Vec<Value>), 
     if !roce {
         config.roce_max = config.roce;
     }
-    Ok((config, values))
+    match whole(&config) {
+        Ok(()) => Ok((config, values)),
+        Err(what) => Err(Error {
+            line: text.lines().count().max(1),
+            what,
+        }),
+    }
 }
+
+/// The card as a whole is one that the model can be.
+fn whole(config: &Config) -> Result<(), String> {
+    if !config.bar_size.is_power_of_two() || !BAR_SIZES.contains(&config.bar_size) {
+        return Err("no bar_size in [function]".into());
+    }
+    let pages = config.bar_size / 4096;
+    if u64::from(config.first_uar) >= pages {
+        return Err(format!("first_uar is beyond the {pages} pages of the BAR"));
+    }
+    // Slots are in one page.
+    if !(6..=12).contains(&config.log_cmdq_stride)
+        || config.log_cmdq_size > 5
+        || config.log_cmdq_size + config.log_cmdq_stride > 12
+    {
+        return Err("the command queue is more than a page, or has no slots of 64 bytes".into());
+    }
+    Ok(())
+}
+
+/// From the smallest that has room for the init segment and the MSI-X table to more than any card has.
+const BAR_SIZES: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 40;
+
+/// More pages than any card has asked for.
+const MOST_PAGES: u32 = 1 << 24;
 
 /// Ends the names of sections that take back what the model does not do.
 const MODELLED: &str = " modelled";
@@ -83,7 +107,7 @@ impl<'t> Reader<'t> {
         }
         if let Some(source) = line.strip_prefix("hex ") {
             self.image()?.1.fill(0);
-            return self.note("hex", source);
+            return self.note("hex", "", source);
         }
         if let Some((offset, dwords)) = line.split_once(": ") {
             return self.dwords(offset, dwords);
@@ -99,7 +123,7 @@ impl<'t> Reader<'t> {
             let (of, image) = self.image()?;
             set(of, image, field, value)?;
         }
-        self.note(field, source)
+        self.note(field, value, source)
     }
 
     /// `NAME = KIND: DOCUMENT`.
@@ -190,7 +214,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Keeps where a value comes from.
-    fn note(&mut self, field: &str, source: &str) -> Result<(), String> {
+    fn note(&mut self, field: &str, value: &str, source: &str) -> Result<(), String> {
         let name = source
             .strip_prefix('(')
             .and_then(|name| name.strip_suffix(')'));
@@ -206,6 +230,7 @@ impl<'t> Reader<'t> {
         self.values.push(Value {
             section,
             field,
+            value: value.to_owned(),
             source,
             document: document.to_owned(),
         });
@@ -228,6 +253,12 @@ fn function(config: &mut Config, field: &str, value: &str) -> Result<(), String>
     fn small<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         T::try_from(number(text)?).map_err(|_| format!("{text} is too large"))
     }
+    fn at_most<T: TryFrom<u64> + PartialOrd>(text: &str, most: T) -> Result<T, String> {
+        small(text).and_then(|value| match value <= most {
+            true => Ok(value),
+            false => Err(format!("{text} is too large")),
+        })
+    }
     match field {
         "kind" => {
             config.function = match value {
@@ -244,6 +275,7 @@ fn function(config: &mut Config, field: &str, value: &str) -> Result<(), String>
             config.firmware = (small(major)?, small(minor)?, small(sub)?);
         }
         "board_id" => {
+            config.board_id = [0; 16];
             let to = config.board_id.get_mut(..value.len());
             to.ok_or("longer than 16 characters")?
                 .copy_from_slice(value.as_bytes());
@@ -256,17 +288,22 @@ fn function(config: &mut Config, field: &str, value: &str) -> Result<(), String>
             config.vendor_specific_capability = small::<u8>(value)? != 0;
         }
         "supported_issi" => config.supported_issi = small(value)?,
-        "log_cmdq_size" => config.log_cmdq_size = small(value)?,
-        "log_cmdq_stride" => config.log_cmdq_stride = small(value)?,
-        "bar_size" => config.bar_size = number(value)?,
+        "log_cmdq_size" => config.log_cmdq_size = at_most(value, 5)?,
+        "log_cmdq_stride" => config.log_cmdq_stride = at_most(value, 12)?,
+        "bar_size" => {
+            config.bar_size = number(value)?;
+            if !config.bar_size.is_power_of_two() || !BAR_SIZES.contains(&config.bar_size) {
+                return Err(format!("no BAR has a size of {value}"));
+            }
+        }
+        "msix_vectors" => config.msix_vectors = at_most(value, 2048)?,
+        "boot_pages" => config.boot_pages = at_most(value, MOST_PAGES)?,
+        "init_pages" => config.init_pages = at_most(value, MOST_PAGES)?,
         "pcie_speed" => config.pcie_speed = small(value)?,
         "pcie_lanes" => config.pcie_lanes = small(value)?,
-        "msix_vectors" => config.msix_vectors = small(value)?,
-        "boot_pages" => config.boot_pages = small(value)?,
-        "init_pages" => config.init_pages = small(value)?,
         "first_uar" => config.first_uar = small(value)?,
-        "first_eqn" => config.first_eqn = small(value)?,
-        "min_wqe_inline_mode" => config.min_wqe_inline_mode = small(value)?,
+        "first_eqn" => config.first_eqn = at_most(value, 0xff)?,
+        "min_wqe_inline_mode" => config.min_wqe_inline_mode = at_most(value, 3)?,
         other => return Err(format!("functions have no {other}")),
     }
     Ok(())
@@ -332,7 +369,8 @@ mod tests {
 
     fn error(lines: &str) -> String {
         let text = format!("source a = assumed: for a test\n{lines}");
-        parse(&text, true).map(drop).unwrap_err().to_string()
+        let Error { line, what } = parse(&text, true).map(drop).unwrap_err();
+        format!("line {line}: {what}")
     }
 
     #[test]
@@ -343,6 +381,9 @@ mod tests {
             [function]
             device_id = 0x1234 (a)
             firmware = 1.2.3 (a)
+            log_cmdq_size = 5 (a)
+            log_cmdq_stride = 6 (a)
+            bar_size = 0x10000 (a)
             [general]
             hex (a)
             010: 0000000e 00170000
@@ -366,9 +407,9 @@ mod tests {
         let receive = config.flow_table.flow_table_properties_nic_receive();
         assert!(receive.ft_support());
         assert_eq!(receive.ft_field_support()[..3], [0xff, 0xef, 0xfe]);
-        assert_eq!(values.len(), 9);
-        assert_eq!(values[2].field, "hex");
-        assert_eq!(values[2].document, "for a test");
+        assert_eq!(values.len(), 12);
+        assert_eq!(values[5].field, "hex");
+        assert_eq!(values[5].document, "for a test");
         // The same card without what the model does not do.
         let text = format!("{text}\n[general modelled]\nlog_max_srq = 3 (a)\n");
         for (modelled, expected) in [(false, [0x17, 0x17]), (true, [3, 3])] {
@@ -422,6 +463,18 @@ mod tests {
                 "line 3: 0x10000 is too large",
             ),
             ("[function]\nkind = 1 (a)", "line 3: functions are not 1"),
+            (
+                "[function]\nbar_size = 0x11000 (a)",
+                "line 3: no BAR has a size of 0x11000",
+            ),
+            (
+                "[function]\nlog_cmdq_size = 6 (a)",
+                "line 3: 6 is too large",
+            ),
+            (
+                "[general]\nlog_max_qp = 3 (a)",
+                "line 3: no bar_size in [function]",
+            ),
             ("source b = seen: there", "line 2: sources are not seen"),
             (
                 "[roce]\nl3_type = 1 (a)\nl3_type = 1 (a)",

@@ -8,6 +8,7 @@ use crate::bus::io::Io;
 use crate::device::Device;
 use crate::fault::CommandFault;
 use crate::objects::eq::event;
+use crate::replay::{Verdict, overlay};
 use crate::syndrome::{Reject, Syndrome};
 use bareverbs_firmware_cmds::cmdq::xor;
 use bareverbs_firmware_cmds::dump::opcode_name;
@@ -158,21 +159,32 @@ impl Device {
                 let status = status as u8;
                 answer(output, &Reject::Answer { status, syndrome });
             }
-            _ => match self.execute(io, opcode, input, output) {
-                Ok(()) => {}
-                Err(Reject::NeedPages(pages)) => {
-                    if self.ask_for_pages(io, pages) {
-                        self.cmdq.delayed |= bit;
-                        return Outcome::Later(Slot::NeedsPages);
+            _ => {
+                let replay = self.replay.as_mut();
+                let recorded = match replay.and_then(|replay| replay.next(opcode, input)) {
+                    Some(Verdict::Lost) => return Outcome::Later(Slot::Lost),
+                    Some(Verdict::Undelivered(status)) => {
+                        return self.refuse(io, number, entry, status, event);
                     }
-                    output.fill(0);
-                    answer(output, &Reject::from(Syndrome::NoContextMemory));
+                    Some(Verdict::Refuse(card)) => Some((card, false)),
+                    Some(Verdict::Execute(card)) => Some((card, true)),
+                    None => None,
+                };
+                let executes = recorded.as_ref().is_none_or(|&(_, executes)| executes);
+                if executes
+                    && let Some(pages) = self.execute_apart(io, input, output)
+                    && self.ask_for_pages(io, pages)
+                {
+                    if let (Some(replay), Some((card, _))) = (&mut self.replay, recorded) {
+                        replay.put_back(opcode, input, card);
+                    }
+                    self.cmdq.delayed |= bit;
+                    return Outcome::Later(Slot::NeedsPages);
                 }
-                Err(reject) => {
-                    output.fill(0);
-                    answer(output, &reject);
+                if let Some((card, executed)) = recorded {
+                    overlay(opcode, &card, executed, output);
                 }
-            },
+            }
         }
         self.stats.commands += 1;
         if output[0] != 0 {
@@ -195,6 +207,29 @@ impl Device {
         match self.finish(io, number, entry, output, outlen, false) {
             Slot::Idle => Outcome::Answered { event },
             slot => Outcome::Later(slot),
+        }
+    }
+
+    /// Executes a command and puts its answer down. How many pages it waits for, if it does; its answer is then that it has
+    /// none.
+    pub(crate) fn execute_apart(
+        &mut self,
+        io: &mut Io<'_>,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Option<u32> {
+        let opcode = u16::from_be_bytes([input[0], input[1]]);
+        let reject = self.execute(io, opcode, input, output).err()?;
+        output.fill(0);
+        match reject {
+            Reject::NeedPages(pages) => {
+                answer(output, &Reject::from(Syndrome::NoContextMemory));
+                Some(pages)
+            }
+            reject => {
+                answer(output, &reject);
+                None
+            }
         }
     }
 

@@ -1,14 +1,13 @@
 //! Shows the firmware commands in a kernel log, or in a trace of this library, field by field.
 //!
 //! ```text
-//! cargo run -p bareverbs-firmware-cmds --example decode -- [--all] [FILE]
+//! cargo run -p connectx-model --example decode -- [--all] [FILE]
 //! ```
 //!
 //! Without FILE it reads standard input. For the log of a Linux machine, boot with
 //! `dyndbg="module mlx5_core +p"` and `log_buf_len=100M`, then save what `dmesg` shows. `--all` prints fields that are
 //! zero, too. The exit status is 1 if anything in the input could not be read.
 
-mod assemble;
 mod report;
 
 use bareverbs_command_line::{end_at_a_closed_pipe, parse};

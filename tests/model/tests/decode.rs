@@ -1,7 +1,5 @@
 //! The decoder on whole logs: a real device's, our own, and garbage.
 
-#[path = "../examples/decode/assemble.rs"]
-mod assemble;
 #[path = "../examples/decode/report.rs"]
 mod report;
 
@@ -19,6 +17,7 @@ use bareverbs_firmware_cmds::register::{
 use bareverbs_firmware_cmds::registry;
 use bareverbs_firmware_cmds::tir::{CreateRqtIn, QueryRqtIn, QueryRqtOut};
 use bareverbs_firmware_cmds::values::{QpServiceType, QpState};
+use connectx_model::trace;
 
 /// Bytes that a ConnectX-4 with firmware 14.12.1220 exchanged with Linux, as the Snabb project published them
 /// (Apache-2.0), between lines of other drivers.
@@ -212,7 +211,7 @@ fn create_qp() -> (Vec<u8>, Vec<u8>) {
 fn our_own_log_comes_back_whole() {
     let (input, output) = create_qp();
     let log = log_of(3, 0x500, &input, &output).concat().join("\n");
-    let trace = assemble::read(&log);
+    let trace = trace::read(&log);
     assert!(trace.problems.is_empty(), "{:?}", trace.problems);
     let [command] = trace.commands.as_slice() else {
         panic!("{:?}", trace.commands)
@@ -426,7 +425,7 @@ fn every_command_comes_back_whole() {
         input[..2].copy_from_slice(&number.to_be_bytes());
         let output = vec![0; command.output.size];
         let log = log_of(0, number, &input, &output).concat().join("\n");
-        let trace = assemble::read(&log);
+        let trace = trace::read(&log);
         assert_eq!(trace.commands[0].input.as_ref().unwrap().bytes, input);
         assert_eq!(trace.commands[0].output.as_ref().unwrap().bytes, output);
         let (out, errors, good) = decode(log.as_bytes(), Show::All);
@@ -466,7 +465,7 @@ fn interleaved_slots() {
     }
     lines.extend(out_b);
     lines.extend(out_a);
-    let trace = assemble::read(&lines.join("\n"));
+    let trace = trace::read(&lines.join("\n"));
     assert!(trace.problems.is_empty(), "{:?}", trace.problems);
     let found: Vec<_> = trace
         .commands

@@ -1,4 +1,6 @@
-//! From the lines of a log to commands.
+//! Commands in the log of a driver: from its lines to whole messages.
+//!
+//! The lines are those of [`dump`](bareverbs_firmware_cmds::dump), which Linux's driver writes, too.
 
 use bareverbs_firmware_cmds::cmdq::{
     BLOCK_DATA_SIZE, CommandQueueEntry, DeliveryStatus, INLINE_SIZE, MailboxBlock, blocks_needed,
@@ -8,39 +10,39 @@ use std::collections::HashMap;
 
 /// One direction of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     /// Its length as the queue entry says.
-    pub(crate) length: usize,
+    pub length: usize,
     /// As much of it as the trace has.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The trace breaks off inside it. (Some kernels leave out whole blocks; that is no fault of the trace.)
-    pub(crate) cut_off: bool,
+    pub cut_off: bool,
     /// The entry's delivery status, of an output.
-    pub(crate) delivery: Option<DeliveryStatus>,
+    pub delivery: Option<DeliveryStatus>,
 }
 
 /// Input and output that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
+pub struct Command {
     /// Entry of the command queue; `None` where the kernel is too old to say.
-    pub(crate) slot: Option<u32>,
+    pub slot: Option<u32>,
     /// Opcode.
-    pub(crate) opcode: u16,
+    pub opcode: u16,
     /// Line on which its first dump starts.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What the driver sent.
-    pub(crate) input: Option<Message>,
+    pub input: Option<Message>,
     /// What the device answered.
-    pub(crate) output: Option<Message>,
+    pub output: Option<Message>,
 }
 
 /// All of a log.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
+pub struct Trace {
     /// In the order of their inputs.
-    pub(crate) commands: Vec<Command>,
+    pub commands: Vec<Command>,
     /// What could not be read.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// A dump that is not complete yet.
@@ -53,7 +55,7 @@ struct Dump {
 }
 
 /// Reads a log. Commands of different slots may be interleaved if the lines say the slot.
-pub(crate) fn read(text: &str) -> Trace {
+pub fn read(text: &str) -> Trace {
     let mut trace = Trace::default();
     let mut open: HashMap<Option<u32>, Dump> = HashMap::new();
     for (number, line) in text.lines().enumerate() {

@@ -1,8 +1,8 @@
 //! What is printed for a log.
 
-use crate::assemble::{self, Command, Message};
 use bareverbs_firmware_cmds::decode::{self, Show};
 use bareverbs_firmware_cmds::dump::{Direction, opcode_name};
+use connectx_model::trace::{self, Command, Message};
 use std::io::{self, Write};
 
 /// Prints the commands of a log to `out` and what is wrong with it to `errors`; whether nothing was wrong.
@@ -14,7 +14,7 @@ pub(crate) fn report(
     mut errors: impl Write,
 ) -> bool {
     let text = String::from_utf8_lossy(log);
-    let trace = assemble::read(&text);
+    let trace = trace::read(&text);
     let _ = print(out, &trace.commands, show);
     for problem in &trace.problems {
         let _ = writeln!(errors, "decode: {name}: {problem}");
