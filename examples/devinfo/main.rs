@@ -219,7 +219,7 @@ fn world(arguments: &Arguments, vectors: u16) -> World {
 
 /// Its tests need no cable, and it has none then.
 fn card(arguments: &Arguments) -> Card {
-    let mut card = Card::card(arguments.model.card(), 1);
+    let mut card = arguments.model.card().config(1);
     card.link_up = !matches!(arguments.action, Action::Selftest | Action::Conformance);
     if arguments.model.port() == ModelPort::Infiniband {
         card = card.infiniband();

@@ -22,7 +22,6 @@ use bareverbs_examples::plugged::ModelPort;
 use bareverbs_examples::program;
 use bareverbs_node::{DeviceName, DevicePlatform};
 use bpaf::Bpaf;
-use connectx_model::Config;
 use generator::{Bed, Stream};
 use ports::{Forwarding, Rates};
 
@@ -103,7 +102,8 @@ impl Options {
                     seed: 1,
                     foreign: false,
                 };
-                let bed = Bed::with(|unit| Config::card(model.card(), unit));
+                let card = model.card();
+                let bed = Bed::with(|unit| card.config(unit));
                 for world in bed.worlds() {
                     model.damage(world, 2, 1);
                 }

@@ -17,7 +17,7 @@ use connectx_model::link::datagram::{Address, Wire};
 use connectx_model::link::setting::Shown;
 use connectx_model::link::{Cable, Link};
 use connectx_model::pcap::{Capture, PAGE};
-use connectx_model::{Card, Config};
+use connectx_model::{Config, Profile};
 
 use crate::Result;
 
@@ -56,9 +56,10 @@ impl fmt::Display for ModelPort {
 )]
 pub struct Model {
     /// With --device model: the card that the model is, one of connectx-4-lx (as recorded from one), connectx-4,
-    /// connectx-5, which is the default, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf.
-    #[bpaf(argument("NAME"), last, optional)]
-    card: Option<Card>,
+    /// connectx-5, which is the default, connectx-6-dx, connectx-7, bluefield, bluefield-ecpf and bluefield-vf; or the
+    /// file of a card.
+    #[bpaf(argument("NAME|FILE"), last, optional)]
+    card: Option<Profile>,
     /// With --device model: the link layer of its port, ethernet, which is the default, or infiniband. An InfiniBand port is
     /// set up as by a subnet manager, and in the group of IP over InfiniBand.
     #[bpaf(long, env(PORT_VARIABLE), argument("LAYER"), last, optional)]
@@ -111,8 +112,8 @@ impl Model {
     }
 
     /// The card that it is.
-    pub fn card(&self) -> Card {
-        self.card.unwrap_or(Card::ConnectX5)
+    pub fn card(&self) -> Profile {
+        self.card.clone().unwrap_or_default()
     }
 
     /// The link layer of its port.
@@ -122,7 +123,7 @@ impl Model {
 
     /// The one that is number `unit`.
     pub fn config(&self, unit: u8) -> Config {
-        let card = Config::card(self.card(), unit);
+        let card = self.card().config(unit);
         match self.port() {
             ModelPort::Ethernet => card,
             ModelPort::Infiniband => infiniband_port(card, unit),

@@ -186,9 +186,9 @@ fn configs(serve: &Serve, subnet: Option<&Topology>) -> Result<Vec<Config>, Stri
             let unit = u16::try_from(usize::from(serve.first_unit) + index)
                 .map_err(|_| "no function can be beyond number 65535")?;
             let mut config = if serve.modelled {
-                Config::modelled(serve.card, 1)
+                serve.card.modelled(1)
             } else {
-                Config::card(serve.card, 1)
+                serve.card.config(1)
             };
             config = config.with_unit(unit);
             if matches!(serve.port_type, PortType::Ib) {

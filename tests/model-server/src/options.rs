@@ -2,7 +2,7 @@
 
 use bareverbs_command_line::{EMPTY, Named, is_path, within};
 use bpaf::Bpaf;
-use connectx_model::Card;
+use connectx_model::Profile;
 use connectx_model::fault::setting::Setting;
 use connectx_model::link::datagram::Address;
 use std::path::PathBuf;
@@ -76,9 +76,14 @@ pub(crate) struct Serve {
     #[bpaf(argument("NUMBER"), last, guard(within(1..), "not 1 to 65535"), fallback(1), display_fallback)]
     pub(crate) first_unit: u16,
     /// The card that every function is of: connectx-4-lx (as recorded from one), connectx-4, connectx-5, connectx-6-dx,
-    /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf
-    #[bpaf(argument("NAME"), last, fallback(Card::ConnectX5), display_fallback)]
-    pub(crate) card: Card,
+    /// connectx-7, bluefield, bluefield-ecpf, bluefield-vf; or the file of a card
+    #[bpaf(
+        argument("NAME|FILE"),
+        last,
+        fallback(Profile::default()),
+        display_fallback
+    )]
+    pub(crate) card: Profile,
     /// Leave out what the card offers and the model does not do, as network drivers take up every offer
     #[bpaf(switch, last)]
     pub(crate) modelled: bool,

@@ -14,8 +14,8 @@ use crate::fault::Faults;
 use crate::host::Host;
 use crate::objects::Leak;
 use crate::port::settings::Settings;
-use bareverbs_firmware_cmds::event::{Event, SyncReset};
 use crate::replay::{Recording, Replay};
+use bareverbs_firmware_cmds::event::{Event, SyncReset};
 use bareverbs_firmware_cmds::health::HealthBuffer;
 use core::time::Duration;
 
