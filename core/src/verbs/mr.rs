@@ -71,6 +71,8 @@ impl Key {
         let mut command = CreateMkeyIn::new();
         let octwords = pages.div_ceil(2);
         command.set_translations_octword_actual_size(octwords as u32);
+        // The second is set where PCI Express has relaxed ordering enabled, and all that older firmware has.
+        let relaxed_read = caps.relaxed_ordering_read() || caps.relaxed_ordering_read_pci_enabled();
         let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
         mkc.set_access_mode_1_0(MkeyAccessMode::Mtt.low())
             .set_umr_en(true)
@@ -81,7 +83,7 @@ impl Key {
             .set_a(access.contains(Access::REMOTE_ATOMIC))
             .set_en_rinval(access.contains(Access::REMOTE_INVALIDATE))
             .set_relaxed_ordering_write(relaxed && caps.relaxed_ordering_write())
-            .set_relaxed_ordering_read(relaxed && caps.relaxed_ordering_read())
+            .set_relaxed_ordering_read(relaxed && relaxed_read)
             .set_qpn(0xff_ffff)
             .set_mkey_7_0(variant)
             .set_pd(pdn)

@@ -26,12 +26,20 @@ fn the_default_pd_is_shared_and_counted() {
 
 #[test]
 fn order_is_relaxed_where_the_device_can() {
-    for (write, read) in [(false, false), (true, false), (false, true), (true, true)] {
+    for (write, always, enabled) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (false, false, true),
+        (true, true, true),
+    ] {
+        let read = always || enabled;
         let fake = crate::rig::fake(0b11);
         {
             let mut inner = fake.lock();
             inner.hca.set_relaxed_ordering_write(write);
-            inner.hca.set_relaxed_ordering_read(read);
+            inner.hca.set_relaxed_ordering_read(always);
+            inner.hca.set_relaxed_ordering_read_pci_enabled(enabled);
         }
         let mut memory = crate::rig::Memory::new();
         let _rig = crate::rig::Rig::new(&fake);

@@ -8,6 +8,7 @@ layout! {
     /// General capabilities ([`CapabilityGroup::General`](crate::values::CapabilityGroup::General)).
     pub struct HcaCap: "cmd_hca_cap", 0x100 {
         flag page_request_disable, set_page_request_disable @ 0x00 [25];
+        flag abs_native_port_num, set_abs_native_port_num @ 0x00 [24];
         flag shared_object_to_user_object_allowed, set_shared_object_to_user_object_allowed @ 0x00 [15];
         flag vhca_resource_manager, set_vhca_resource_manager @ 0x00 [0];
         flag hca_cap_2, set_hca_cap_2 @ 0x04 [31];
@@ -30,7 +31,7 @@ layout! {
         bits log_max_srq, set_log_max_srq: u8 @ 0x14 [20:16];
         flag uplink_follow, set_uplink_follow @ 0x14 [14];
         flag ts_cqe_to_dest_cqn, set_ts_cqe_to_dest_cqn @ 0x14 [13];
-        flag shampo, set_shampo @ 0x14 [5];
+        flag go_back_n, set_go_back_n @ 0x14 [6];
         bits max_sgl_for_optimized_performance, set_max_sgl_for_optimized_performance: u8 @ 0x18 [31:24];
         bits log_max_cq_sz, set_log_max_cq_sz: u8 @ 0x18 [23:16];
         flag relaxed_ordering_write_umr, set_relaxed_ordering_write_umr @ 0x18 [15];
@@ -40,9 +41,10 @@ layout! {
         bits log_max_cq, set_log_max_cq: u8 @ 0x18 [4:0];
         bits log_max_eq_sz, set_log_max_eq_sz: u8 @ 0x1c [31:24];
         flag relaxed_ordering_write, set_relaxed_ordering_write @ 0x1c [23];
-        flag relaxed_ordering_read, set_relaxed_ordering_read @ 0x1c [22];
+        flag relaxed_ordering_read_pci_enabled, set_relaxed_ordering_read_pci_enabled @ 0x1c [22];
         bits log_max_mkey, set_log_max_mkey: u8 @ 0x1c [21:16];
         flag terminate_scatter_list_mkey, set_terminate_scatter_list_mkey @ 0x1c [9];
+        flag repeated_mkey, set_repeated_mkey @ 0x1c [8];
         flag dump_fill_mkey, set_dump_fill_mkey @ 0x1c [7];
         flag fast_teardown, set_fast_teardown @ 0x1c [4];
         bits log_max_eq, set_log_max_eq: u8 @ 0x1c [3:0];
@@ -121,6 +123,7 @@ layout! {
         bits stat_rate_support, set_stat_rate_support: u16 @ 0x3c [31:16];
         flag pci_sync_for_fw_update_event, set_pci_sync_for_fw_update_event @ 0x3c [14];
         flag init2_lag_tx_port_affinity, set_init2_lag_tx_port_affinity @ 0x3c [7];
+        flag wqe_based_flow_table_update_cap, set_wqe_based_flow_table_update_cap @ 0x3c [4];
         bits cqe_version, set_cqe_version: u8 @ 0x3c [3:0];
         flag compact_address_vector, set_compact_address_vector @ 0x40 [31];
         flag striding_rq, set_striding_rq @ 0x40 [30];
@@ -148,6 +151,7 @@ layout! {
         flag cq_oi, set_cq_oi @ 0x44 [31];
         flag cq_resize, set_cq_resize @ 0x44 [30];
         flag cq_moderation, set_cq_moderation @ 0x44 [29];
+        flag cq_period_mode_modify, set_cq_period_mode_modify @ 0x44 [28];
         flag cq_eq_remap, set_cq_eq_remap @ 0x44 [25];
         flag pg, set_pg @ 0x44 [24];
         flag block_lb_mc, set_block_lb_mc @ 0x44 [23];
@@ -171,6 +175,7 @@ layout! {
         flag regexp_params, set_regexp_params @ 0x48 [22];
         bits uar_sz, set_uar_sz: u8 @ 0x48 [21:16];
         flag port_selection_cap, set_port_selection_cap @ 0x48 [15];
+        flag nic_cap_reg, set_nic_cap_reg @ 0x48 [14];
         flag umem_uid_0, set_umem_uid_0 @ 0x48 [13];
         bits log_pg_sz, set_log_pg_sz: u8 @ 0x48 [7:0];
         flag bf, set_bf @ 0x4c [31];
@@ -178,20 +183,40 @@ layout! {
         flag pad_tx_eth_packet, set_pad_tx_eth_packet @ 0x4c [29];
         flag mkey_by_name, set_mkey_by_name @ 0x4c [25];
         bits log_bf_reg_size, set_log_bf_reg_size: u8 @ 0x4c [20:16];
+        flag disciplined_fr_counter, set_disciplined_fr_counter @ 0x4c [15];
+        flag qp_error_syndrome, set_qp_error_syndrome @ 0x4c [12];
         bits lag_dct, set_lag_dct: u8 @ 0x4c [9:8];
         flag lag_tx_port_affinity, set_lag_tx_port_affinity @ 0x4c [7];
         flag lag_native_fdb_selection, set_lag_native_fdb_selection @ 0x4c [6];
         flag lag_master, set_lag_master @ 0x4c [4];
         bits num_lag_ports, set_num_lag_ports: u8 @ 0x4c [3:0];
         bits max_wqe_sz_sq, set_max_wqe_sz_sq: u16 @ 0x50 [15:0];
+        flag icm_mng_function_id_mode, set_icm_mng_function_id_mode @ 0x54 [31];
+        flag mkey_pcie_tph, set_mkey_pcie_tph @ 0x54 [24];
+        flag tis_tir_td_order, set_tis_tir_td_order @ 0x54 [22];
+        flag psp, set_psp @ 0x54 [21];
+        flag shampo, set_shampo @ 0x54 [20];
         bits max_wqe_sz_rq, set_max_wqe_sz_rq: u16 @ 0x54 [15:0];
         bits max_flow_counter_31_16, set_max_flow_counter_31_16: u16 @ 0x58 [31:16];
         bits max_wqe_sz_sq_dc, set_max_wqe_sz_sq_dc: u16 @ 0x58 [15:0];
+        bits query_host_net_function_num_max, set_query_host_net_function_num_max: u8 @ 0x5c [31:27];
         bits max_qp_mcg, set_max_qp_mcg: u32 @ 0x5c [24:0];
         bits flow_counter_bulk_alloc, set_flow_counter_bulk_alloc: u8 @ 0x60 [15:8];
         bits log_max_mcg, set_log_max_mcg: u8 @ 0x60 [7:0];
         bits log_max_transport_domain, set_log_max_transport_domain: u8 @ 0x64 [28:24];
+        flag relaxed_ordering_read, set_relaxed_ordering_read @ 0x64 [21];
         bits log_max_pd, set_log_max_pd: u8 @ 0x64 [20:16];
+        flag dp_ordering_ooo_all_ud, set_dp_ordering_ooo_all_ud @ 0x64 [15];
+        flag dp_ordering_ooo_all_uc, set_dp_ordering_ooo_all_uc @ 0x64 [14];
+        flag dp_ordering_ooo_all_xrc, set_dp_ordering_ooo_all_xrc @ 0x64 [13];
+        flag dp_ordering_ooo_all_dc, set_dp_ordering_ooo_all_dc @ 0x64 [12];
+        flag dp_ordering_ooo_all_rc, set_dp_ordering_ooo_all_rc @ 0x64 [11];
+        flag pcie_reset_using_hotreset_method, set_pcie_reset_using_hotreset_method @ 0x64 [10];
+        flag pci_sync_for_fw_update_with_driver_unload, set_pci_sync_for_fw_update_with_driver_unload @ 0x64 [9];
+        flag vnic_env_cnt_steering_fail, set_vnic_env_cnt_steering_fail @ 0x64 [8];
+        flag vport_counter_local_loopback, set_vport_counter_local_loopback @ 0x64 [7];
+        flag q_counter_aggregation, set_q_counter_aggregation @ 0x64 [6];
+        flag q_counter_other_vport, set_q_counter_other_vport @ 0x64 [5];
         bits log_max_xrcd, set_log_max_xrcd: u8 @ 0x64 [4:0];
         flag nic_receive_steering_discard, set_nic_receive_steering_discard @ 0x68 [31];
         flag receive_discard_vport_down, set_receive_discard_vport_down @ 0x68 [30];
@@ -202,19 +227,25 @@ layout! {
         bits log_max_flow_counter_bulk, set_log_max_flow_counter_bulk: u8 @ 0x68 [23:16];
         bits max_flow_counter_15_0, set_max_flow_counter_15_0: u16 @ 0x68 [15:0];
         bits log_max_rq, set_log_max_rq: u8 @ 0x6c [28:24];
+        flag ft_alias_sw_vhca_id, set_ft_alias_sw_vhca_id @ 0x6c [23];
         bits log_max_sq, set_log_max_sq: u8 @ 0x6c [20:16];
         bits log_max_tir, set_log_max_tir: u8 @ 0x6c [12:8];
         bits log_max_tis, set_log_max_tis: u8 @ 0x6c [4:0];
         flag basic_cyclic_rcv_wqe, set_basic_cyclic_rcv_wqe @ 0x70 [31];
         bits log_max_rmp, set_log_max_rmp: u8 @ 0x70 [28:24];
+        flag sd_group_size, set_sd_group_size @ 0x70 [23];
         bits log_max_rqt, set_log_max_rqt: u8 @ 0x70 [20:16];
         bits log_max_rqt_size, set_log_max_rqt_size: u8 @ 0x70 [12:8];
+        flag tlp_device_emulation_manager, set_tlp_device_emulation_manager @ 0x70 [7];
+        flag vnic_env_cnt_bar_uar_access, set_vnic_env_cnt_bar_uar_access @ 0x70 [6];
+        flag vnic_env_cnt_odp_page_fault, set_vnic_env_cnt_odp_page_fault @ 0x70 [5];
         bits log_max_tis_per_sq, set_log_max_tis_per_sq: u8 @ 0x70 [4:0];
         flag ext_stride_num_range, set_ext_stride_num_range @ 0x74 [31];
         flag roce_rw_supported, set_roce_rw_supported @ 0x74 [30];
         flag log_max_current_uc_list_wr_supported, set_log_max_current_uc_list_wr_supported @ 0x74 [29];
         bits log_max_stride_sz_rq, set_log_max_stride_sz_rq: u8 @ 0x74 [28:24];
         bits log_min_stride_sz_rq, set_log_min_stride_sz_rq: u8 @ 0x74 [20:16];
+        flag qp_latency_sensitive_disable, set_qp_latency_sensitive_disable @ 0x74 [13];
         bits log_max_stride_sz_sq, set_log_max_stride_sz_sq: u8 @ 0x74 [12:8];
         bits log_min_stride_sz_sq, set_log_min_stride_sz_sq: u8 @ 0x74 [4:0];
         flag hairpin, set_hairpin @ 0x78 [31];
@@ -226,9 +257,12 @@ layout! {
         flag disable_local_lb_uc, set_disable_local_lb_uc @ 0x7c [30];
         flag disable_local_lb_mc, set_disable_local_lb_mc @ 0x7c [29];
         bits log_min_hairpin_wq_data_sz, set_log_min_hairpin_wq_data_sz: u8 @ 0x7c [28:24];
+        flag silent_mode_set, set_silent_mode_set @ 0x7c [22];
         flag vhca_state, set_vhca_state @ 0x7c [21];
         bits log_max_vlan_list, set_log_max_vlan_list: u8 @ 0x7c [20:16];
         bits log_max_current_mc_list, set_log_max_current_mc_list: u8 @ 0x7c [12:8];
+        flag silent_mode_query, set_silent_mode_query @ 0x7c [6];
+        flag query_host_net_function_v1, set_query_host_net_function_v1 @ 0x7c [5];
         bits log_max_current_uc_list, set_log_max_current_uc_list: u8 @ 0x7c [4:0];
         bits general_obj_types, set_general_obj_types: u64 @ 0x80 [63:0];
         bits sq_ts_format, set_sq_ts_format: u8 @ 0x88 [31:30];
@@ -236,7 +270,9 @@ layout! {
         bits steering_format_version, set_steering_format_version: u8 @ 0x88 [27:24];
         bits create_qp_start_hint, set_create_qp_start_hint: u32 @ 0x88 [23:0];
         flag ats, set_ats @ 0x8c [30];
+        flag cross_vhca_rqt, set_cross_vhca_rqt @ 0x8c [29];
         bits log_max_uctx, set_log_max_uctx: u8 @ 0x8c [28:24];
+        flag crypto, set_crypto @ 0x8c [22];
         flag ipsec_offload, set_ipsec_offload @ 0x8c [21];
         bits log_max_umem, set_log_max_umem: u8 @ 0x8c [20:16];
         bits max_num_eqs, set_max_num_eqs: u16 @ 0x8c [15:0];
@@ -250,10 +286,12 @@ layout! {
         bits flex_parser_protocols, set_flex_parser_protocols: u32 @ 0xa8 [31:0];
         bits max_geneve_tlv_options, set_max_geneve_tlv_options: u8 @ 0xac [31:24];
         bits max_geneve_tlv_option_data_len, set_max_geneve_tlv_option_data_len: u8 @ 0xac [20:16];
+        flag adv_rdma, set_adv_rdma @ 0xac [14];
         flag adv_virtualization, set_adv_virtualization @ 0xac [6];
         bits log_max_dci_stream_channels, set_log_max_dci_stream_channels: u8 @ 0xb0 [20:16];
         bits log_max_dci_errored_streams, set_log_max_dci_errored_streams: u8 @ 0xb0 [12:8];
         flag enhanced_cqe_compression, set_enhanced_cqe_compression @ 0xb4 [15];
+        flag crossing_vhca_mkey, set_crossing_vhca_mkey @ 0xb4 [13];
         bits log_max_dek, set_log_max_dek: u8 @ 0xb4 [12:8];
         flag mini_cqe_resp_stride_index, set_mini_cqe_resp_stride_index @ 0xb4 [3];
         flag cqe_128_always, set_cqe_128_always @ 0xb4 [2];
@@ -298,7 +336,12 @@ layout! {
         bits num_total_dynamic_vf_msix, set_num_total_dynamic_vf_msix: u32 @ 0xe0 [23:0];
         bits dynamic_msix_table_size, set_dynamic_msix_table_size: u16 @ 0xe4 [11:0];
         bits min_dynamic_vf_msix_table_size, set_min_dynamic_vf_msix_table_size: u8 @ 0xe8 [19:16];
+        flag data_direct, set_data_direct @ 0xe8 [13];
         bits max_dynamic_vf_msix_table_size, set_max_dynamic_vf_msix_table_size: u16 @ 0xe8 [11:0];
+        bits log_max_num_header_modify_argument, set_log_max_num_header_modify_argument: u8 @ 0xec [28:24];
+        bits log_header_modify_argument_granularity_offset, set_log_header_modify_argument_granularity_offset: u8 @ 0xec [23:20];
+        bits log_header_modify_argument_granularity, set_log_header_modify_argument_granularity: u8 @ 0xec [19:16];
+        bits log_header_modify_argument_max_alloc, set_log_header_modify_argument_max_alloc: u8 @ 0xec [12:8];
         bits vhca_tunnel_commands, set_vhca_tunnel_commands: u64 @ 0xf0 [63:0];
         bits match_definer_format_supported, set_match_definer_format_supported: u64 @ 0xf8 [63:0];
     }
@@ -311,6 +354,8 @@ layout! {
         flag sw_r_roce_src_udp_port, set_sw_r_roce_src_udp_port @ 0x00 [27];
         flag fl_rc_qp_when_roce_disabled, set_fl_rc_qp_when_roce_disabled @ 0x00 [26];
         flag fl_rc_qp_when_roce_enabled, set_fl_rc_qp_when_roce_enabled @ 0x00 [25];
+        flag roce_cc_general, set_roce_cc_general @ 0x00 [24];
+        flag qp_ooo_transmit_default, set_qp_ooo_transmit_default @ 0x00 [23];
         bits qp_ts_format, set_qp_ts_format: u8 @ 0x00 [1:0];
         bits l3_type, set_l3_type: u8 @ 0x10 [19:16];
         bits roce_version, set_roce_version: u8 @ 0x10 [7:0];
@@ -345,10 +390,12 @@ layout! {
         bits log_header_modify_sw_icm_size, set_log_header_modify_sw_icm_size: u8 @ 0x20 [23:16];
         bits log_sw_icm_alloc_granularity, set_log_sw_icm_alloc_granularity: u8 @ 0x20 [13:8];
         bits log_steering_sw_icm_size, set_log_steering_sw_icm_size: u8 @ 0x20 [7:0];
+        bits log_indirect_encap_sw_icm_size, set_log_indirect_encap_sw_icm_size: u8 @ 0x24 [31:24];
         bits log_header_modify_pattern_sw_icm_size, set_log_header_modify_pattern_sw_icm_size: u8 @ 0x24 [7:0];
         bits header_modify_sw_icm_start_address, set_header_modify_sw_icm_start_address: u64 @ 0x28 [63:0];
         bits header_modify_pattern_sw_icm_start_address, set_header_modify_pattern_sw_icm_start_address: u64 @ 0x38 [63:0];
         bits memic_operations, set_memic_operations: u32 @ 0x40 [31:0];
+        bits indirect_encap_sw_icm_start_address, set_indirect_encap_sw_icm_start_address: u64 @ 0x48 [63:0];
     }
 }
 
@@ -388,6 +435,7 @@ layout! {
         flag tunnel_stateless_ip_over_ip_rx, set_tunnel_stateless_ip_over_ip_rx @ 0x04 [19];
         flag tunnel_stateless_ip_over_ip_tx, set_tunnel_stateless_ip_over_ip_tx @ 0x04 [18];
         bits max_vxlan_udp_ports, set_max_vxlan_udp_ports: u8 @ 0x04 [15:8];
+        flag swp_csum_l4_partial, set_swp_csum_l4_partial @ 0x04 [7];
         flag max_geneve_opt_len, set_max_geneve_opt_len @ 0x04 [1];
         flag tunnel_stateless_geneve_rx, set_tunnel_stateless_geneve_rx @ 0x04 [0];
         bits lro_min_mss_size, set_lro_min_mss_size: u16 @ 0x08 [15:0];
@@ -406,6 +454,7 @@ layout! {
         flag flow_table_modify, set_flow_table_modify @ 0x00 [25];
         flag reformat, set_reformat @ 0x00 [24];
         flag decap, set_decap @ 0x00 [23];
+        flag reset_root_to_default, set_reset_root_to_default @ 0x00 [22];
         flag pop_vlan, set_pop_vlan @ 0x00 [21];
         flag push_vlan, set_push_vlan @ 0x00 [20];
         flag pop_vlan_2, set_pop_vlan_2 @ 0x00 [18];
@@ -419,6 +468,7 @@ layout! {
         flag table_miss_action_domain, set_table_miss_action_domain @ 0x00 [8];
         flag termination_table, set_termination_table @ 0x00 [7];
         flag reformat_and_fwd_to_table, set_reformat_and_fwd_to_table @ 0x00 [6];
+        flag forward_vhca_rx, set_forward_vhca_rx @ 0x00 [5];
         flag ipsec_encrypt, set_ipsec_encrypt @ 0x00 [3];
         flag ipsec_decrypt, set_ipsec_decrypt @ 0x00 [2];
         flag sw_owner_v2, set_sw_owner_v2 @ 0x00 [1];
@@ -427,13 +477,29 @@ layout! {
         bits log_max_modify_header_context, set_log_max_modify_header_context: u8 @ 0x04 [23:16];
         bits max_modify_header_actions, set_max_modify_header_actions: u8 @ 0x04 [15:8];
         bits max_ft_level, set_max_ft_level: u8 @ 0x04 [7:0];
+        flag reformat_add_esp_trasport, set_reformat_add_esp_trasport @ 0x08 [31];
+        flag reformat_l2_to_l3_esp_tunnel, set_reformat_l2_to_l3_esp_tunnel @ 0x08 [30];
+        flag reformat_add_esp_transport_over_udp, set_reformat_add_esp_transport_over_udp @ 0x08 [29];
+        flag reformat_del_esp_trasport, set_reformat_del_esp_trasport @ 0x08 [28];
+        flag reformat_l3_esp_tunnel_to_l2, set_reformat_l3_esp_tunnel_to_l2 @ 0x08 [27];
+        flag reformat_del_esp_transport_over_udp, set_reformat_del_esp_transport_over_udp @ 0x08 [26];
         flag execute_aso, set_execute_aso @ 0x08 [25];
+        flag reformat_l2_to_l3_psp_tunnel, set_reformat_l2_to_l3_psp_tunnel @ 0x0c [31];
+        flag reformat_l3_psp_tunnel_to_l2, set_reformat_l3_psp_tunnel_to_l2 @ 0x0c [30];
         flag reformat_insert, set_reformat_insert @ 0x0c [29];
         flag reformat_remove, set_reformat_remove @ 0x0c [28];
         flag macsec_encrypt, set_macsec_encrypt @ 0x0c [27];
         flag macsec_decrypt, set_macsec_decrypt @ 0x0c [26];
+        flag psp_encrypt, set_psp_encrypt @ 0x0c [25];
+        flag psp_decrypt, set_psp_decrypt @ 0x0c [24];
         flag reformat_add_macsec, set_reformat_add_macsec @ 0x0c [23];
         flag reformat_remove_macsec, set_reformat_remove_macsec @ 0x0c [22];
+        flag reparse, set_reparse @ 0x0c [21];
+        flag cross_vhca_object, set_cross_vhca_object @ 0x0c [19];
+        flag reformat_l2_to_l3_audp_tunnel, set_reformat_l2_to_l3_audp_tunnel @ 0x0c [18];
+        flag reformat_l3_audp_tunnel_to_l2, set_reformat_l3_audp_tunnel_to_l2 @ 0x0c [17];
+        flag ignore_flow_level_rtc_valid, set_ignore_flow_level_rtc_valid @ 0x0c [16];
+        flag reformat_del_psp_transport, set_reformat_del_psp_transport @ 0x0c [8];
         bits log_max_ft_num, set_log_max_ft_num: u8 @ 0x0c [7:0];
         bits log_max_flow_counter, set_log_max_flow_counter: u8 @ 0x10 [15:8];
         bits log_max_destination, set_log_max_destination: u8 @ 0x10 [7:0];

@@ -32,7 +32,7 @@ layout! {
         bits bsf_octword_size, set_bsf_octword_size: u32 @ 0x20 [31:0];
         bits translations_octword_size, set_translations_octword_size: u32 @ 0x34 [31:0];
         flag relaxed_ordering_read, set_relaxed_ordering_read @ 0x38 [6];
-        bits log_page_size, set_log_page_size: u8 @ 0x38 [4:0];
+        bits log_page_size, set_log_page_size: u8 @ 0x38 [5:0];
     }
 }
 

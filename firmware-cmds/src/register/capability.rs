@@ -37,6 +37,12 @@ layout! {
 layout! {
     /// Of [`PcamReg`]: features of the registers of the port.
     pub struct PcamEnhancedFeatures: "pcam_enhanced_features", 0x10 {
+        flag ppcnt_recovery_counters, set_ppcnt_recovery_counters @ 0x00 [15];
+        flag cable_length, set_cable_length @ 0x00 [7];
+        flag fec_200G_per_lane_in_pplm, set_fec_200G_per_lane_in_pplm @ 0x00 [2];
+        flag fec_100G_per_lane_in_pplm, set_fec_100G_per_lane_in_pplm @ 0x08 [23];
+        flag shp_pbmc_pbsr_support, set_shp_pbmc_pbsr_support @ 0x08 [20];
+        flag buffer_ownership, set_buffer_ownership @ 0x08 [12];
         flag fec_50G_per_lane_in_pplm, set_fec_50G_per_lane_in_pplm @ 0x0c [23];
         flag rx_icrc_encapsulated_counter, set_rx_icrc_encapsulated_counter @ 0x0c [18];
         flag ptys_extended_ethernet, set_ptys_extended_ethernet @ 0x0c [13];
@@ -52,6 +58,8 @@ layout! {
 layout! {
     /// Of [`McamReg`]: features of the registers of the device.
     pub struct McamEnhancedFeatures: "mcam_enhanced_features", 0x10 {
+        flag mtutc_freq_adj_units, set_mtutc_freq_adj_units @ 0x08 [15];
+        flag mtutc_time_adjustment_extended_range, set_mtutc_time_adjustment_extended_range @ 0x08 [14];
         flag mcia_32dwords, set_mcia_32dwords @ 0x08 [2];
         flag out_pulse_duration_ns, set_out_pulse_duration_ns @ 0x08 [1];
         flag npps_period, set_npps_period @ 0x08 [0];

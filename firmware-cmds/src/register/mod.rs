@@ -26,6 +26,7 @@ layout! {
         flag an_disable_admin, set_an_disable_admin @ 0x00 [30];
         flag an_disable_cap, set_an_disable_cap @ 0x00 [29];
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        bits plane_ind, set_plane_ind: u8 @ 0x00 [7:4];
         bits proto_mask, set_proto_mask: u8 @ 0x00 [2:0];
         bits an_status, set_an_status: u8 @ 0x04 [31:28];
         bits data_rate_oper, set_data_rate_oper: u16 @ 0x04 [15:0];
@@ -41,6 +42,7 @@ layout! {
         bits eth_proto_oper, set_eth_proto_oper: u32 @ 0x24 [31:0];
         bits ib_link_width_oper, set_ib_link_width_oper: u16 @ 0x28 [31:16];
         bits ib_proto_oper, set_ib_proto_oper: u16 @ 0x28 [15:0];
+        bits lane_rate_oper, set_lane_rate_oper: u32 @ 0x2c [23:4];
         bits connector_type, set_connector_type: u8 @ 0x2c [3:0];
         bits eth_proto_lp_advertise, set_eth_proto_lp_advertise: u32 @ 0x30 [31:0];
     }
@@ -87,7 +89,8 @@ layout! {
         bits pnat, set_pnat: u8 @ 0x00 [15:14];
         bits grp, set_grp: u8 @ 0x00 [5:0];
         flag clr, set_clr @ 0x04 [31];
-        bits prio_tc, set_prio_tc: u8 @ 0x04 [2:0];
+        bits plane_ind, set_plane_ind: u8 @ 0x04 [11:8];
+        bits prio_tc, set_prio_tc: u8 @ 0x04 [4:0];
         bytes counter_set, counter_set_mut: 248 @ 0x08;
     }
 }
@@ -105,6 +108,7 @@ layout! {
         bits fsm_reactivate_to, set_fsm_reactivate_to: u32 @ 0x2c [31:0];
         bits reclaim_pages_to, set_reclaim_pages_to: u32 @ 0x30 [31:0];
         bits reclaim_vfs_pages_to, set_reclaim_vfs_pages_to: u32 @ 0x34 [31:0];
+        bits reset_unload_to, set_reset_unload_to: u32 @ 0x38 [31:0];
     }
 }
 

@@ -40,7 +40,7 @@ layout! {
 
 layout! {
     /// Forward error correction of the port, for each speed: what can be, what is asked for, and what is in use.
-    pub struct PplmReg: "pplm_reg", 0x50 {
+    pub struct PplmReg: "pplm_reg", 0x78 {
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
         bits port_profile_mode, set_port_profile_mode: u8 @ 0x08 [31:24];
         bits static_port_profile, set_static_port_profile: u8 @ 0x08 [23:16];
@@ -67,6 +67,22 @@ layout! {
         bits fec_override_admin_200g_4x, set_fec_override_admin_200g_4x: u16 @ 0x20 [15:0];
         bits fec_override_admin_100g_2x, set_fec_override_admin_100g_2x: u16 @ 0x24 [31:16];
         bits fec_override_admin_50g_1x, set_fec_override_admin_50g_1x: u16 @ 0x24 [15:0];
+        bits fec_override_cap_800g_8x, set_fec_override_cap_800g_8x: u16 @ 0x28 [31:16];
+        bits fec_override_cap_400g_4x, set_fec_override_cap_400g_4x: u16 @ 0x28 [15:0];
+        bits fec_override_cap_200g_2x, set_fec_override_cap_200g_2x: u16 @ 0x2c [31:16];
+        bits fec_override_cap_100g_1x, set_fec_override_cap_100g_1x: u16 @ 0x2c [15:0];
+        bits fec_override_admin_800g_8x, set_fec_override_admin_800g_8x: u16 @ 0x44 [31:16];
+        bits fec_override_admin_400g_4x, set_fec_override_admin_400g_4x: u16 @ 0x44 [15:0];
+        bits fec_override_admin_200g_2x, set_fec_override_admin_200g_2x: u16 @ 0x48 [31:16];
+        bits fec_override_admin_100g_1x, set_fec_override_admin_100g_1x: u16 @ 0x48 [15:0];
+        bits fec_override_cap_1600g_8x, set_fec_override_cap_1600g_8x: u16 @ 0x58 [31:16];
+        bits fec_override_cap_800g_4x, set_fec_override_cap_800g_4x: u16 @ 0x58 [15:0];
+        bits fec_override_cap_400g_2x, set_fec_override_cap_400g_2x: u16 @ 0x5c [31:16];
+        bits fec_override_cap_200g_1x, set_fec_override_cap_200g_1x: u16 @ 0x5c [15:0];
+        bits fec_override_admin_1600g_8x, set_fec_override_admin_1600g_8x: u16 @ 0x60 [31:16];
+        bits fec_override_admin_800g_4x, set_fec_override_admin_800g_4x: u16 @ 0x60 [15:0];
+        bits fec_override_admin_400g_2x, set_fec_override_admin_400g_2x: u16 @ 0x64 [31:16];
+        bits fec_override_admin_200g_1x, set_fec_override_admin_200g_1x: u16 @ 0x64 [15:0];
     }
 }
 

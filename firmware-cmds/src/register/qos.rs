@@ -7,7 +7,9 @@ layout! {
     /// written where its mask says so: `pptx_mask_n` and its like keep the pause, `prio_mask_tx` and `prio_mask_rx` name the
     /// priorities. Watermarks in milliseconds.
     pub struct PfccReg: "pfcc_reg", 0x20 {
+        bits buf_ownership, set_buf_ownership: u8 @ 0x00 [27:26];
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
+        flag cable_length_mask, set_cable_length_mask @ 0x00 [5];
         flag ppan_mask_n, set_ppan_mask_n @ 0x00 [4];
         flag minor_stall_mask, set_minor_stall_mask @ 0x00 [3];
         flag critical_stall_mask, set_critical_stall_mask @ 0x00 [2];
@@ -24,6 +26,7 @@ layout! {
         bits pfcrx, set_pfcrx: u8 @ 0x0c [23:16];
         bits device_stall_minor_watermark, set_device_stall_minor_watermark: u16 @ 0x10 [31:16];
         bits device_stall_critical_watermark, set_device_stall_critical_watermark: u16 @ 0x10 [15:0];
+        bits cable_length, set_cable_length: u8 @ 0x14 [7:0];
     }
 }
 
@@ -53,7 +56,7 @@ layout! {
         bits group, set_group: u8 @ 0x00 [19:16];
         bits bw_allocation, set_bw_allocation: u8 @ 0x00 [6:0];
         bits max_bw_units, set_max_bw_units: u8 @ 0x04 [19:16];
-        bits max_bw_value, set_max_bw_value: u8 @ 0x04 [7:0];
+        bits max_bw_value, set_max_bw_value: u16 @ 0x04 [15:0];
     }
 }
 

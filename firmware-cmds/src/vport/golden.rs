@@ -40,7 +40,8 @@ fn nic_vport_context() {
             ),
             (0x03c, "87cfbb57"),
             (0x068, "ffbda5a5"),
-            (0x0f0, "41a5ab0c 00b3f1f2 07697aad"),
+            // With all 16 bits of allowed_list_size, of which the header of 6.1 has 12.
+            (0x0f0, "41a50b0c 00b3f1f2 07697aad"),
         ],
     );
 }

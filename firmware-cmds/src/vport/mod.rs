@@ -47,7 +47,7 @@ layout! {
         flag promisc_mc, set_promisc_mc @ 0xf0 [30];
         flag promisc_all, set_promisc_all @ 0xf0 [29];
         bits allowed_list_type, set_allowed_list_type: u8 @ 0xf0 [26:24];
-        bits allowed_list_size, set_allowed_list_size: u16 @ 0xf0 [11:0];
+        bits allowed_list_size, set_allowed_list_size: u16 @ 0xf0 [15:0];
         bits permanent_address, set_permanent_address: u64 @ 0xf4 [63:0];
         tail current_uc_mac_address: 64 @ 0x100;
     }

@@ -1,10 +1,15 @@
-//! The table made from the vendor's headers.
+//! The tables made from the vendor's headers, from rdma-core's, and from mstflint's database.
+
+#![allow(dead_code, reason = "each test looks at some of the tables")]
 
 use std::collections::HashMap;
 
-const TABLE: &str = include_str!("../../data/mlx5_ifc.tsv");
+const OLDEST: &str = include_str!("../../data/mlx5_ifc.tsv");
+const OTHERS: &str = include_str!("../../data/mlx5_ifc_others.tsv");
+const REGISTERS: &str = include_str!("../../data/mstflint_registers.tsv");
 
 /// A field of a structure, or the structure itself if `field` is empty.
+#[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) field: &'static str,
     pub(crate) offset: u32,
@@ -13,20 +18,78 @@ pub(crate) struct Row {
 }
 
 /// The rows of each structure.
-pub(crate) fn table() -> HashMap<&'static str, Vec<Row>> {
-    let mut table: HashMap<_, Vec<Row>> = HashMap::new();
-    for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
-        let mut columns = line.split('\t');
-        let mut column = || columns.next().unwrap_or_default();
-        let (structure, field) = (column(), column());
-        let (offset, width) = (column().parse().unwrap(), column().parse().unwrap());
-        let nested = column();
-        table.entry(structure).or_default().push(Row {
-            field,
-            offset,
-            width,
-            nested,
-        });
+pub(crate) type Table = HashMap<&'static str, Vec<Row>>;
+
+fn lines(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split('\t').collect())
+}
+
+fn row(columns: &[&'static str]) -> Row {
+    Row {
+        field: columns[0],
+        offset: columns[1].parse().unwrap(),
+        width: columns[2].parse().unwrap(),
+        nested: columns.get(3).copied().unwrap_or_default(),
+    }
+}
+
+fn read(table: &'static str) -> Table {
+    let mut rows: Table = HashMap::new();
+    for columns in lines(table) {
+        rows.entry(columns[0]).or_default().push(row(&columns[1..]));
+    }
+    rows
+}
+
+/// Members of nested unions stand with their path; the crate flattens them.
+pub(crate) fn named(row: &Row, name: &str) -> bool {
+    row.field == name || !name.is_empty() && row.field.rsplit('.').next() == Some(name)
+}
+
+/// As the oldest header has them.
+pub(crate) fn oldest() -> Table {
+    read(OLDEST)
+}
+
+/// As mstflint has the registers, and what it names the same.
+pub(crate) fn registers() -> Table {
+    read(REGISTERS)
+}
+
+/// What another header has elsewhere than the oldest, or the oldest has not: structure, field, and the places there, none
+/// if it is gone.
+pub(crate) fn others(whose: &str) -> Vec<(&'static str, &'static str, Vec<Row>)> {
+    let mut others: Vec<(&str, &str, Vec<Row>)> = Vec::new();
+    for columns in lines(OTHERS).filter(|columns| columns[0] == whose) {
+        let (structure, field) = (columns[1], columns[2]);
+        if others
+            .last()
+            .is_none_or(|last| (last.0, last.1) != (structure, field))
+        {
+            others.push((structure, field, Vec::new()));
+        }
+        if columns[3] != "gone" {
+            others.last_mut().unwrap().2.push(row(&columns[2..]));
+        }
+    }
+    others
+}
+
+/// The oldest header, changed by what another has.
+pub(crate) fn changed_by(whose: &str) -> Table {
+    let mut table = oldest();
+    for (structure, field, rows) in others(whose) {
+        let all = table.entry(structure).or_default();
+        if !rows.is_empty() {
+            all.retain(|row| !named(row, field));
+            all.extend(rows);
+        }
     }
     table
+}
+
+/// As the newest header has them; what it no longer names stays as in the oldest.
+pub(crate) fn newest() -> Table {
+    changed_by("linux")
 }

@@ -15,7 +15,7 @@
 //!
 //! The kinds of sources are [`Source`]'s. `[function]` has what is not a capability (PCI identity, init segment, pages, first
 //! numbers; the keys are the fields of [`Config`], which describe them); the other sections are capability groups, whose
-//! keys are the fields of `mlx5_ifc`'s structures (`part.field` for one inside a part, `@0x44.28` for a bit of a dword that
+//! keys are the fields of `mlx5_ifc`'s structures (`part.field` for one inside a part, `@0x44.27` for a bit of a dword that
 //! has no name here, bytes as hex digits). A group can start with `hex (log)` and lines of dwords, `OFFSET: DWORD...`, which
 //! are the image byte for byte. `[general max]` and `[roce max]` are what SET_HCA_CAP can ask for: the current values, but for
 //! what stands there. What a file does not mention is zero. `[general modelled]` and the like take back what a recorded card

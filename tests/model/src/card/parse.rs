@@ -388,7 +388,7 @@ mod tests {
             hex (a)
             010: 0000000e 00170000
             log_max_qp = 11 (a)
-            @0x44.28 = 1 (a)
+            @0x44.27 = 1 (a)
             [general max]
             log_max_qp = 12 (a)
             [roce]
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(config.device_id, 0x1234);
         assert_eq!(config.firmware, (1, 2, 3));
         assert_eq!(config.general.0[0x10..0x18], [0, 0, 0, 11, 0, 0x17, 0, 0]);
-        assert_eq!(config.general.0[0x44], 0x10);
+        assert_eq!(config.general.0[0x44], 0x08);
         assert_eq!(config.general_max.log_max_qp(), 12);
         assert_eq!(config.general_max.log_max_srq(), 0x17);
         assert_eq!(config.roce_max.roce_address_table_size(), 5);

@@ -35,7 +35,7 @@ pub struct TrafficClass {
     /// Percent of the group's.
     pub bandwidth: u8,
     /// Units and value of the rate limit.
-    pub limit: (u8, u8),
+    pub limit: (u8, u16),
 }
 
 /// What is set of a port.

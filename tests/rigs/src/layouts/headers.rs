@@ -33,6 +33,18 @@ pub(super) fn read(include: &Path) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// Reads the bit structures of one header.
+pub(super) fn read_bits(path: &Path) -> Result<Vec<Row>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(parse(&text, Dialect::Bits))
+}
+
+/// Reads bit structures.
+#[cfg(test)]
+pub(super) fn parse_bits(source: &str) -> Vec<Row> {
+    parse(source, Dialect::Bits)
+}
+
 /// Reads the structures that only libibverbs' header of the device has.
 pub(super) fn read_verbs(include: &Path, known: &[Row]) -> Result<Vec<Row>, String> {
     let path = include.join("infiniband/mlx5dv.h");
@@ -188,14 +200,19 @@ impl Parser<'_> {
                 }
                 "DECLARE_FLEX_ARRAY" => {
                     self.expect("(")?;
-                    let ty = plain(&self.next()).ok_or("unknown element type")?;
+                    let ty = match self.next().as_str() {
+                        kind @ ("struct" | "union") => {
+                            Type::Named(format!("{kind} {}", self.next()))
+                        }
+                        word => Type::Plain(plain(word).ok_or("unknown element type")?),
+                    };
                     self.expect(",")?;
                     let name = Some(self.next());
                     self.expect(")")?;
                     self.expect(";")?;
                     members.push(Member {
                         name,
-                        ty: Type::Plain(ty),
+                        ty,
                         dims: vec![0],
                     });
                 }

@@ -1,10 +1,14 @@
 //! Rung 0: the tables of the vendor's layouts, made again from Debian's kernel headers and from those of libibverbs, and the
-//! accessors that driver and model run against these tables.
+//! accessors that driver and model run against these tables. The kernel is the oldest that Debian has; where the newest, or
+//! rdma-core, has a field elsewhere is a table of its own, and so are mstflint's registers.
 
 mod functions;
 mod headers;
+mod others;
 mod package;
+mod registers;
 
+use crate::apt::Apt;
 use crate::cargo_test;
 use crate::outcome::Outcome;
 use bareverbs_firmware_cmds::registry;
@@ -18,6 +22,8 @@ pub(crate) const ABOUT: &str = "layouts and words against the headers of Debian'
 
 const TABLE: &str = "firmware-cmds/data/mlx5_ifc.tsv";
 const FUNCTIONS: &str = "firmware-cmds/data/mlx5_functions.tsv";
+const OTHERS: &str = "firmware-cmds/data/mlx5_ifc_others.tsv";
+const REGISTERS: &str = "firmware-cmds/data/mstflint_registers.tsv";
 
 /// Fetches the packages, makes the tables again, and compares them with those checked in.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
@@ -42,10 +48,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let fresh = functions::table(&directory, &kernel, &verbs)?;
     let old = checked_in(&root, FUNCTIONS, write, &fresh)?;
     outcome.add(functions::compare(&old, &fresh));
+
+    let apt = Apt::new(&directory)?;
+    let fresh = others::table(&directory, &apt, &headers::read(&kernel.include)?)?;
+    let old = checked_in(&root, OTHERS, write, &fresh)?;
+    outcome.add(functions::compare(&old, &fresh));
+    let fresh = registers::table(&directory, &apt)?;
+    let old = checked_in(&root, REGISTERS, write, &fresh)?;
+    outcome.add(functions::compare(&old, &fresh));
+
     outcome.add(cargo_test::run(
         Command::new(env!("CARGO"))
             .args(["test", "--locked", "--package", "bareverbs-firmware-cmds"])
-            .args(["--test", "layouts", "--test", "words"])
+            .args([
+                "--test",
+                "layouts",
+                "--test",
+                "witnesses",
+                "--test",
+                "words",
+            ])
             .current_dir(&root),
     )?);
     Ok(outcome)

@@ -8,7 +8,7 @@
 mod program;
 pub(crate) mod rdma_core;
 mod scale;
-mod source;
+pub(crate) mod source;
 mod table;
 mod ucx;
 

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 const RECIPE: &str = "1";
 
 /// Unpacked upstream sources.
-pub(super) struct Source {
-    pub(super) folder: PathBuf,
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
     /// The package's version.
-    pub(super) version: String,
+    pub(crate) version: String,
 }
 
 /// Those of a release's package, fetched if they are not there yet.
-pub(super) fn fetch(directory: &Path, package: &str, suite: &str) -> Result<Source, String> {
+pub(crate) fn fetch(directory: &Path, package: &str, suite: &str) -> Result<Source, String> {
     let folder = directory.join(package);
     let stamp = directory.join(format!("{package}.stamp"));
     let recipe = format!("{RECIPE} {suite}\n");
