@@ -16,10 +16,10 @@ use bareverbs_node::cm::rdma::{
 };
 use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{
-    Config, CqSlot, Device, DeviceSlot, EthernetInit, Gid, LinkLayer, Mtu, Pd, PortState, QpSlot,
-    SrqSlot, Storage,
+    Config, CqSlot, Device, DeviceSlot, EthernetInit, FlightRecorder, Gid, LinkLayer, Mtu, Pd,
+    PortState, QpSlot, Record, SrqSlot, Storage,
 };
-use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link};
+use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link, write_report};
 
 use crate::clock::Clock;
 use crate::failure::{Errno, Result, lock};
@@ -59,6 +59,8 @@ const PARTITIONS: usize = 4;
 pub(crate) const OWN_QUEUES: usize = 8 + PARTITIONS;
 /// Chunks of memory for the firmware's pages to begin with.
 const CHUNKS: usize = 256;
+/// Records of the flight recorder.
+const RECORDS: usize = 512;
 /// How long opening waits for the link and for the addresses.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -288,6 +290,7 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
     let mut chunks = PageChunks::new(CHUNKS);
     let mut config = Config::DEFAULT;
     config.interrupts = true;
+    let recorder: &FlightRecorder = &slots(1, FlightRecorder::<[Record; RECORDS]>::new)?[0];
     loop {
         let storage = Storage::new(
             Box::leak(Box::new(DeviceSlot::new())),
@@ -295,12 +298,14 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
             slots(MAX_CQ + OWN_QUEUES, CqSlot::new)?,
             slots(MAX_SRQ, SrqSlot::new)?,
             chunks.allocate().leak(),
-        );
+        )
+        .record(recorder);
         match Device::open(platform.clone(), config, storage) {
             Ok(device) => return Ok(Box::leak(Box::new(device))),
             Err(error) if chunks.grow(&error) => {}
             Err(error) => {
                 log::error!("{error}");
+                write_report(recorder);
                 return Err(Errno::EIO);
             }
         }

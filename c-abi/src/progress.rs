@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use bareverbs_node::verbs::{AsyncEvent, VectorSet};
+use bareverbs_node::write_report;
 
 use crate::failure::{Result, as_nothing};
 use crate::hca::Hca;
@@ -87,6 +88,7 @@ fn run(hca: &'static Hca) {
         if let Err(error) = waited {
             if !failed {
                 log::error!("{error}");
+                hca.device.recorder().and_then(write_report);
             }
             failed = true;
             thread::park_timeout(FAILED);

@@ -146,11 +146,14 @@ fn an_infiniband_function_needs_no_roce() {
 
 #[test]
 fn both_software_interfaces_work() {
-    let cases: [(u32, Option<Status>, Option<u8>); 5] = [
+    // As Linux's driver (`mlx5_core_set_issi`): any refusal of QUERY_ISSI, and an answer without any, is interface 0.
+    let cases: [(u32, Option<Status>, Option<u8>); 7] = [
         (0b11, None, Some(1)),
         (0b10, None, Some(1)),
         (0b01, None, Some(0)),
         (0, Some(Status::BadOperation), Some(0)),
+        (0, Some(Status::InternalError), Some(0)),
+        (0, None, Some(0)),
         (0b100, None, None),
     ];
     for (supported, refusal, expected) in cases {

@@ -117,15 +117,19 @@ impl fmt::Display for EthernetSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupStep {
-    /// The MAC address.
+    /// Setting the MAC address.
     Mac,
+    /// Reading the MAC address.
+    ReadMac,
+    /// The protection domain.
+    Pd,
     /// The port's link.
     Link,
-    /// The protection domain, and the port's Ethernet queue.
+    /// The port's Ethernet queue.
     Host,
     /// The GID of an InfiniBand port.
     Gid,
-    /// The protection domain, and the queue pair of IP over InfiniBand.
+    /// The queue pair of IP over InfiniBand.
     Interface,
     /// The node's address.
     Address(IpAddr),
@@ -139,6 +143,8 @@ impl fmt::Display for SetupStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mac => f.write_str("setting the MAC address"),
+            Self::ReadMac => f.write_str("reading the MAC address"),
+            Self::Pd => f.write_str("allocating the protection domain"),
             Self::Link => f.write_str("waiting for the link"),
             Self::Host => f.write_str("opening the Ethernet queue"),
             Self::Gid => f.write_str("reading the port's GID"),

@@ -69,6 +69,7 @@ mod node;
 mod page_chunks;
 mod pair;
 mod platform;
+mod report;
 mod resolver;
 mod storage;
 #[cfg(feature = "tokio")]
@@ -98,6 +99,7 @@ pub use node::{
 pub use page_chunks::PageChunks;
 pub use pair::Pair;
 pub use platform::DevicePlatform;
+pub use report::{REPORTS_VARIABLE, write_report};
 pub use resolver::PortResolver;
 pub use storage::{DeviceStorage, ManagerStorage};
 #[cfg(feature = "tokio")]

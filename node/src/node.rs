@@ -324,7 +324,7 @@ impl<P: Platform + Clone> Node<P> {
         let bring_up = device.platform().now() - began;
 
         let port = self.link(&device)?;
-        let pd = device.default_pd().map_err(SetupStep::Host.failed())?;
+        let pd = device.default_pd().map_err(SetupStep::Pd.failed())?;
         let (mut host, mut subnet) = (storage::host(), SubnetMemory::for_connections(connections));
         let resolver = match port.link_layer {
             LinkLayer::Ethernet => self.neighbours(&device, &pd, &mut host, seed)?,
@@ -524,7 +524,7 @@ fn add_gateway(host: &mut ip::Host<'_>, address: &Address) -> Result<(), Error> 
 fn describe<P: Platform>(device: &Device<'_, P>, port: &PortAttr) -> Result<String, Error> {
     let own = match port.link_layer {
         LinkLayer::Ethernet => {
-            let mac = device.mac().map_err(SetupStep::Mac.failed())?;
+            let mac = device.mac().map_err(SetupStep::ReadMac.failed())?;
             format!("MAC {}", mac.map(|byte| format!("{byte:02x}")).join(":"))
         }
         LinkLayer::InfiniBand => {

@@ -8,6 +8,8 @@ use bareverbs_cm::sa::QuestionSlot;
 use bareverbs_cm::{ip, rdma};
 use bareverbs_core::{CqSlot, DeviceSlot, PageChunk, Platform, QpSlot, SrqSlot, Storage};
 
+use crate::report::ReportingRecorder;
+
 /// Connections that are closed and wait for their last packets to have left the network (TimeWait), beside those that
 /// are not.
 const ENDED: usize = 1024;
@@ -15,7 +17,8 @@ const ENDED: usize = 1024;
 /// Partitions beside the first one of the port's table in which the connection manager sends at once.
 pub(crate) const PARTITIONS: usize = 2;
 
-/// [`Storage`] for a device, on the heap.
+/// [`Storage`] for a device, on the heap, with a flight recorder: if the device fails, dropping this writes what led to it to a
+/// file, whose name is logged ([`REPORTS_VARIABLE`](crate::REPORTS_VARIABLE)).
 #[derive(Debug)]
 pub struct DeviceStorage {
     device: DeviceSlot,
@@ -23,6 +26,7 @@ pub struct DeviceStorage {
     cqs: Vec<CqSlot>,
     srqs: Vec<SrqSlot>,
     page_chunks: Vec<PageChunk>,
+    recorder: ReportingRecorder,
 }
 
 impl DeviceStorage {
@@ -37,6 +41,7 @@ impl DeviceStorage {
             cqs: slots(2 * connections + 8 + PARTITIONS, CqSlot::new),
             srqs: slots(1, SrqSlot::new),
             page_chunks,
+            recorder: ReportingRecorder::new(),
         }
     }
 
@@ -50,6 +55,7 @@ impl DeviceStorage {
             &mut self.srqs,
             &mut self.page_chunks,
         )
+        .record(self.recorder.recorder())
     }
 }
 

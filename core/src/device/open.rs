@@ -37,7 +37,6 @@ use bareverbs_firmware_cmds::mkey::QuerySpecialContextsIn;
 use bareverbs_firmware_cmds::numbers::{Eqn, UarIndex};
 use bareverbs_firmware_cmds::pages::QueryPagesIn;
 use bareverbs_firmware_cmds::register::{AccessRegisterIn, RegisterHostEndianness};
-use bareverbs_firmware_cmds::status::Status;
 use bareverbs_firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
 use bareverbs_firmware_cmds::values::{
     AccessRegister, CAPABILITY_GROUP_SIZE, CapabilityGroup, CapabilityMode, CmdifChecksum,
@@ -172,14 +171,18 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let supported = match self.execute(&QueryIssiIn::new()) {
             Ok(answer) => answer.supported_issi_dw0(),
-            // Firmware from before there were several does not have the command.
-            Err(error) if error.is_status(Status::BadOperation) => 1,
+            // Firmware from before there were several does not have the command. Linux's driver takes any refusal for that.
+            Err(CommandError {
+                failure: CommandFailure::Status { .. },
+                ..
+            }) => 0,
             Err(error) => return Err(error).at(OpenStep::Issi),
         };
         match supported {
             // It has interface 1, so the refusal had another reason.
             _ if supported & 0b10 != 0 => Err(refusal).at(OpenStep::Issi),
-            _ if supported & 0b01 != 0 => Ok(()),
+            // Linux's driver also takes an empty answer for interface 0.
+            _ if supported & 0b01 != 0 || supported == 0 => Ok(()),
             _ => fail(OpenStep::Issi, OpenFailure::Issi { supported }),
         }
     }
@@ -432,9 +435,14 @@ impl<'s, P: Platform> Device<'s, P> {
                 .map(Some),
             false => Ok(None),
         };
-        let version = version.map_or(Ok(()), |version| {
-            self.carried_out(version).at(OpenStep::DriverVersion)
-        });
+        // A courtesy, of which Linux's driver does not even look at the answer.
+        let version = match version.map_or(Ok(()), |version| self.carried_out(version)) {
+            Err(error) if matches!(error.failure, CommandFailure::Status { .. }) => {
+                log::warn!("sending the driver's version: {error}");
+                Ok(())
+            }
+            done => done.at(OpenStep::DriverVersion),
+        };
         // Whatever else has failed, pages that were allocated are recorded, so that they are given back.
         let uar = self.answer(uar, &alloc, TailIn::None, &mut []);
         let uar = uar.at(OpenStep::AllocUar).and_then(|answer| {
@@ -505,7 +513,14 @@ impl<'s, P: Platform> Device<'s, P> {
         log::warn!("no write-combining page: doorbells instead of BlueFlame");
         let mut dealloc = DeallocUarIn::new();
         dealloc.set_uar(uar.number());
-        self.execute(&dealloc).at(step).map(drop)
+        match self.execute_no_output(&dealloc) {
+            // It is lost until the function is reset, and nothing needs it.
+            Err(error) if matches!(error.failure, CommandFailure::Status { .. }) => {
+                log::warn!("giving the page back: {error}");
+                Ok(())
+            }
+            done => done.at(step),
+        }
     }
 
     /// The first event queue takes everything, completions included if there are no others.

@@ -427,7 +427,11 @@ pub fn main<A, T>(
     run: impl FnOnce(&A) -> Result<T>,
 ) -> ExitCode {
     end_at_a_closed_pipe();
-    let filter = format!("error,{}=warn", bareverbs::cm::ip::WAITING_LOG);
+    // Late commands, and what the last user left, are worth a warning.
+    let filter = format!(
+        "error,{}=warn,bareverbs_core::firmware::command_queue=warn,bareverbs_core::device::open=warn",
+        bareverbs::cm::ip::WAITING_LOG
+    );
     let environment = env_logger::Env::default().default_filter_or(filter);
     if let Err(error) = log_tap::install(env_logger::Builder::from_env(environment).build()) {
         eprintln!("{name}: {error}");
