@@ -10,6 +10,8 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use bareverbs_core::HealthBuffer;
+use bareverbs_core::firmware_cmds::init_segment::{FW_REV, HEALTH, VANISHED};
 use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform, VectorSet};
 
 use crate::address::PciAddress;
@@ -125,6 +127,7 @@ impl VfioDevice {
         let info = function.iommu_info()?;
         log::debug!("{address}: group {}, {info:x?}", candidate.group);
 
+        look_back(&function, address);
         // vfio-pci resets on its own when the last user closed the function, if it can; what another process left
         // behind in between is gone after this.
         match reset::reset(&function, Path::new(SYSFS), address) {
@@ -265,6 +268,28 @@ impl VfioDevice {
     /// Writes bytes of PCI configuration space. vfio-pci decides which registers a process may change.
     pub fn write_config(&self, offset: u16, data: &[u8]) -> io::Result<()> {
         self.config.write(offset, data)
+    }
+}
+
+/// Says what the last user, or the reset that vfio-pci has made when it opened the function, left in the health buffer, before
+/// the next reset.
+fn look_back(function: &Function, address: PciAddress) {
+    let read = || {
+        let config = function.config().map_err(io::Error::other)?;
+        config.update_u16(COMMAND, COMMAND_MEMORY, 0)?;
+        let registers = function.registers()?;
+        // A function that is not there says so once.
+        if registers.read_be32(FW_REV) == VANISHED {
+            return Ok(HealthBuffer::ZERO);
+        }
+        let at: [usize; 16] = std::array::from_fn(|index| HEALTH + 4 * index);
+        let health = HealthBuffer::from_registers(at.map(|at| registers.read_be32(at)));
+        io::Result::Ok(health)
+    };
+    match read() {
+        Ok(health) if health.is_gone() || !health.has_problem() => {}
+        Ok(health) => log::warn!("{address} was left with a problem: {health}"),
+        Err(error) => log::debug!("{address}: the health buffer was not read: {error}"),
     }
 }
 

@@ -172,6 +172,15 @@ impl Function {
         Bar::map(file, start, usable, &windows).map_err(os("map BAR 0"))
     }
 
+    /// The registers as the function's file gives them, without a mapping: of a function that decodes no addresses the read
+    /// fails, where one through a mapping ends the process.
+    pub(crate) fn registers(&self) -> io::Result<Bar> {
+        let region = VFIO_PCI_BAR0_REGION_INDEX;
+        let len = usize::try_from(self.device.get_region_size(region)).unwrap_or(usize::MAX);
+        let start = self.device.get_region_offset(region);
+        Bar::map(self.file()?, start, len, &[])
+    }
+
     fn windows(&self, region: u32, len: u64, page: u64) -> Vec<Range<u64>> {
         if self.device.get_region_flags(region) & VFIO_REGION_INFO_FLAG_MMAP == 0 {
             return Vec::new();

@@ -310,7 +310,7 @@ fn steps(opcode: Opcode) -> &'static [OpenStep] {
 
 /// Commands whose failure no call returns: those at the end of an id. The calls that destroy succeed, as librdmacm's do, and
 /// the error is logged. What the firmware refused to destroy is kept until the function is taken down, which may say that
-/// it is still in use.
+/// it is still in use. And SET_DRIVER_VERSION, of which Linux's driver does not look at the answer.
 fn may_be_silent(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -320,6 +320,7 @@ fn may_be_silent(opcode: Opcode) -> bool {
             | Opcode::DestroyCq
             | Opcode::DestroyMkey
             | Opcode::DeallocPd
+            | Opcode::SetDriverVersion
     )
 }
 
