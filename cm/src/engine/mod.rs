@@ -49,6 +49,7 @@
 //! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm::connections`: `connect_talk_disconnect` |
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm::modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
 //! | a power-cycled peer stays "stale" for ever | the refusal drops the old connection; its receiver asks again | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
+//! | connections of a killed client stay while nothing is sent on them | keep-alives, where an id asks for them | `cm::keep_alive`: `idle_connections_of_a_killed_client_are_reported` |
 //! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_histories` |
 //! | GID indexes, RoCE v1 or v2 | found by address, in the one version that the resolver has; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version`; `cm::neighbours`: `hosts_resolve_each_other_and_connect` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm::modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |

@@ -16,8 +16,8 @@ client_server 180 'and comes back' "$ready" "$serve -a 10.0.0.2" "$to_us -C 5"
 serving=0
 client_server 180 'their server is killed' listening_cm "rping -s -a 10.0.0.1 -v -C 1000000 $pings" "! $to_them -C 1000000"
 client_server 180 'and comes back again' listening_cm 'rping -s -a 10.0.0.1 -V -C 5' "$to_them -C 5"
-# A killed client comes back with the same queue pair number. The server rejects it while the old connection exists,
-# disconnects that, and accepts the next number.
+# A killed client comes back with the same queue pair number, and a receive posted. Linux's CM rejects it while the old
+# connection exists, disconnects that, and accepts the number when it is asked again.
 client_server_fault 180 'our client is killed, and comes back' listening_cm 'rping -s -P -a 10.0.0.1' \
     "$to_them -v -C 1000000 $pings; $to_them -C 5"
 # A client that waits for a message has nothing to send, and would never detect the loss of the peer.
