@@ -338,7 +338,7 @@ fn write_report(arguments: &Arguments, path: &Path, identify: bool) -> Result<()
                 Ok(card_report::Opened {
                     text: card_report::vfio(&platform),
                     vectors: Some(platform.limits().msix_vectors),
-                    platform,
+                    platform: DevicePlatform::from(platform),
                 })
             };
             let name = arguments.device.to_string();

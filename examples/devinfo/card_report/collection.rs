@@ -95,13 +95,13 @@ impl Collection {
         self.state().current = Some(part);
     }
 
-    pub(crate) fn end(&self, part: &'static str, outcome: Outcome) {
+    fn end(&self, part: &'static str, outcome: Outcome) {
         if self.progress && outcome != Outcome::Ok {
             eprintln!("{}", line(part, &outcome));
         }
         let mut state = self.state();
         state.outcomes.insert(part, outcome);
-        state.current = None;
+        state.current = state.current.filter(|current| *current != part);
     }
 
     /// One part; what it returns if nothing has stopped it.
@@ -111,12 +111,21 @@ impl Collection {
         work: impl FnOnce() -> Result<T>,
     ) -> Option<T> {
         self.begin(part);
-        let (done, outcome) = match work() {
-            Ok(done) => (Some(done), Outcome::Ok),
-            Err(error) => (None, Outcome::Failed(one_line(&error.to_string()))),
-        };
-        self.end(part, outcome);
-        done
+        self.finish(part, work())
+    }
+
+    /// The end of a part, by what came of it.
+    pub(crate) fn finish<T>(&self, part: &'static str, done: Result<T>) -> Option<T> {
+        match done {
+            Ok(done) => {
+                self.end(part, Outcome::Ok);
+                Some(done)
+            }
+            Err(error) => {
+                self.end(part, Outcome::Failed(one_line(&error.to_string())));
+                None
+            }
+        }
     }
 
     /// A part that is left out.

@@ -21,7 +21,9 @@ use std::time::SystemTime;
 
 use bareverbs::verbs::firmware_cmds::dump::LOG_TARGET;
 use bareverbs::verbs::firmware_cmds::init_segment::{CMDIF_REV_FW_SUB, FW_REV, FirmwareVersion};
-use bareverbs::verbs::{Config, Device, DeviceSlot, PageChunk, Platform, Storage};
+use bareverbs::verbs::{
+    Config, Device, DeviceSlot, FlightRecorder, PageChunk, Platform, Record, Storage,
+};
 use bareverbs_examples::log_tap;
 use bareverbs_vfio::PciAddress;
 use log::{Level, Metadata};
@@ -29,9 +31,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{Result, conformance, selftest, with_page_chunks};
-use collection::{Collection, Outcome};
+use collection::Collection;
 use hide::Identifiers;
 pub(crate) use host::vfio;
+
+/// A platform that another thread may look at when the one that uses it waits for the device.
+pub(crate) trait Shared: Platform + Clone + Send + Sync + 'static {}
+
+impl<P: Platform + Clone + Send + Sync + 'static> Shared for P {}
 
 /// The function of which a report is made.
 pub(crate) struct Function<O> {
@@ -56,13 +63,23 @@ pub(crate) struct Opened<P> {
 pub(crate) struct Report {
     pub(crate) collection: Collection,
     identifiers: Mutex<Identifiers>,
+    recorder: FlightRecorder<[Record; RECORDS]>,
+    /// Reads the health buffer of a function that may not answer.
+    look: Mutex<Option<Look>>,
 }
+
+type Look = Arc<dyn Fn(&Collection) -> Result<()> + Send + Sync>;
+
+/// Records of the flight recorder.
+const RECORDS: usize = 256;
 
 impl Report {
     pub(crate) fn new(progress: bool) -> Self {
         Self {
             collection: Collection::new(progress),
             identifiers: Mutex::default(),
+            recorder: FlightRecorder::new(),
+            look: Mutex::default(),
         }
     }
 
@@ -71,10 +88,26 @@ impl Report {
         work(&mut identifiers.unwrap_or_else(PoisonError::into_inner));
     }
 
+    fn look(&self, look: Option<Look>) {
+        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = look;
+    }
+
+    /// Reads what a function says that was interrupted.
+    pub(crate) fn interrupted(&self) {
+        let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(look) = look.as_ref() {
+            let found = look(&self.collection);
+            self.collection.finish("health-after", found);
+        }
+    }
+
     /// The files as they are now, with identifiers replaced unless they are to stay, and the number of parts that failed.
     pub(crate) fn files(&self, identify: bool, why: Option<&str>) -> (Vec<(&str, String)>, usize) {
         self.identify(|known| identities::find(&self.collection.text("commands.txt"), known));
         let (mut files, failed) = self.collection.files(why);
+        let recorder: &FlightRecorder = &self.recorder;
+        let recorded = ("recorder.txt", recorder.to_string());
+        files.insert(files.len().saturating_sub(1), recorded);
         let summary = latency::counted(&self.collection.text("commands.txt"));
         for (name, text) in &mut files {
             if *name == "about.txt" {
@@ -103,7 +136,7 @@ enum End {
 }
 
 /// Collects everything and writes it to the file. An interrupt ends the process.
-pub(crate) fn run<P: Platform, O: Fn(u16) -> Result<Opened<P>> + Sync>(
+pub(crate) fn run<P: Shared, O: Fn(u16) -> Result<Opened<P>> + Sync>(
     function: &Function<O>,
     path: &Path,
     identify: bool,
@@ -143,6 +176,7 @@ pub(crate) fn run<P: Platform, O: Fn(u16) -> Result<Opened<P>> + Sync>(
                     } else {
                         "SIGTERM"
                     };
+                    report.interrupted();
                     if let Err(error) = write(Some(&format!("interrupted by {name}"))) {
                         eprintln!("devinfo: {error}");
                     }
@@ -158,7 +192,7 @@ pub(crate) fn run<P: Platform, O: Fn(u16) -> Result<Opened<P>> + Sync>(
 }
 
 /// Collects all parts, in this thread.
-pub(crate) fn collect<P: Platform, O: Fn(u16) -> Result<Opened<P>>>(
+pub(crate) fn collect<P: Shared, O: Fn(u16) -> Result<Opened<P>>>(
     function: &Function<O>,
     report: &Arc<Report>,
 ) {
@@ -182,7 +216,7 @@ pub(crate) fn collect<P: Platform, O: Fn(u16) -> Result<Opened<P>>>(
 /// Vectors that are asked for: the tests use two.
 const VECTORS: u16 = 2;
 
-fn parts<P: Platform, O: Fn(u16) -> Result<Opened<P>>>(function: &Function<O>, report: &Report) {
+fn parts<P: Shared, O: Fn(u16) -> Result<Opened<P>>>(function: &Function<O>, report: &Report) {
     let collection = &report.collection;
     collection.part("about", || {
         let now = humantime::format_rfc3339_seconds(SystemTime::now());
@@ -259,7 +293,7 @@ fn parts<P: Platform, O: Fn(u16) -> Result<Opened<P>>>(function: &Function<O>, r
 }
 
 /// The parts for which the function was opened. Returns whether it came up.
-fn on_card<P: Platform>(platform: P, report: &Report) -> bool {
+fn on_card<P: Shared>(platform: P, report: &Report) -> bool {
     let collection = &report.collection;
     collection.part("init-segment", || {
         firmware::init_segment(&platform, collection)
@@ -267,29 +301,31 @@ fn on_card<P: Platform>(platform: P, report: &Report) -> bool {
     collection.part("health-before", || {
         firmware::health(&platform, "before", collection)
     });
+    let function = platform.clone();
+    let health = move |collection: &Collection| firmware::health(&function, "after", collection);
+    report.look(Some(Arc::new(health)));
     collection.begin("bring-up");
     let brought_up = with_page_chunks(|chunks| brought_up(&platform, report, chunks));
-    match &brought_up {
-        Ok(()) => {
-            collection.part("selftest", || {
-                let print = |line: &str| collection.append("selftest.txt", line);
-                selftest::run(&print, || Ok(&platform))?;
-                Ok(())
-            });
-        }
-        Err(error) => {
-            collection.end("bring-up", Outcome::Failed(error.to_string()));
-            let parts = collection::PARTS.iter();
-            let parts = parts.skip_while(|part| **part != "capabilities");
-            for part in parts.take_while(|part| **part != "health-after") {
-                collection.leave_out(part, "bring-up failed");
-            }
+    let is_up = brought_up.is_ok();
+    if is_up {
+        collection.part("selftest", || {
+            let print = |line: &str| collection.append("selftest.txt", line);
+            selftest::run(&print, || Ok(&platform))?;
+            Ok(())
+        });
+    } else {
+        collection.finish("bring-up", brought_up);
+        let parts = collection::PARTS.iter();
+        let parts = parts.skip_while(|part| **part != "capabilities");
+        for part in parts.take_while(|part| **part != "health-after") {
+            collection.leave_out(part, "bring-up failed");
         }
     }
+    report.look(None);
     collection.part("health-after", || {
         firmware::health(&platform, "after", collection)
     });
-    brought_up.is_ok()
+    is_up
 }
 
 /// What there is between bring-up and teardown. Fails only if bring-up does.
@@ -301,8 +337,9 @@ fn brought_up<P: Platform>(
     let collection = &report.collection;
     let mut slot = DeviceSlot::new();
     let storage = Storage::new(&mut slot, &mut [], &mut [], &mut [], &mut chunks);
+    let storage = storage.record(&report.recorder);
     let device = Device::open(platform, Config::DEFAULT, storage)?;
-    collection.end("bring-up", Outcome::Ok);
+    collection.finish("bring-up", Ok(()));
     collection.part("capabilities", || {
         firmware::capabilities(&device, collection)
     });

@@ -283,4 +283,23 @@ fn an_interrupt_leaves_what_was_there() {
     assert_eq!(found["conformance"], "failed: interrupted by SIGINT");
     assert_eq!(found["latency"], "not tried: interrupted by SIGINT");
     assert!(files["commands.txt"].contains("dump command INIT_HCA"));
+    assert!(files["recorder.txt"].contains("INIT_HCA"));
+}
+
+#[test]
+fn an_interrupted_card_is_asked_for_its_health() {
+    let world = Builder::new().function(model(Card::ConnectX5)).stepped();
+    let report = Report::new(false);
+    let platform = world.platform(0);
+    report.collection.begin("bring-up");
+    report.look(Some(Arc::new(move |collection| {
+        firmware::health(&platform, "after", collection)
+    })));
+    world.with_model(0, |model| model.fail_health(7, 0x1234));
+    report.interrupted();
+    let files = unpacked(&report, false, Some("interrupted by SIGTERM"));
+    let found = outcomes(&files);
+    assert_eq!(found["bring-up"], "failed: interrupted by SIGTERM");
+    assert_eq!(found["health-after"], "ok");
+    assert!(files["health.txt"].contains("# synd 0x7\n"), "{files:?}");
 }
