@@ -204,7 +204,7 @@ fn cached_keys_are_filled_taken_back_and_filled_again() {
         .set_translations_octword_size(1)
         .set_log_page_size(12);
     let key = node.command(&create).unwrap().mkey_index() << 8 | 0x40;
-    let table = node.host.alloc(64, 64);
+    let table = node.host.alloc(64, 2048);
     let pd = s.pair.pd[1];
     let other_pd = node.alloc_pd();
 
