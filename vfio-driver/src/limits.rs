@@ -1,4 +1,4 @@
-//! What VFIO offers for a function, for people who read it.
+//! The properties of a function in VFIO, for people who read them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Whether the function was opened through its own device file and an iommufd, or through its group and a container.
+    /// True if the function was opened through its own device file and an iommufd, false if through its group and a container.
     pub cdev: bool,
     /// Number of its IOMMU group.
     pub group: u32,
@@ -15,7 +15,7 @@ pub struct Limits {
     pub granule: u64,
     /// Device addresses that may be used; empty if the kernel does not say.
     pub usable: Vec<RangeInclusive<u64>>,
-    /// How many mappings were left when the function was opened, if the kernel says.
+    /// Mappings that were left when the function was opened, if the kernel says.
     pub mappings: Option<u32>,
     /// Bytes of BAR 0.
     pub bar_len: usize,

@@ -10,7 +10,7 @@ thread_local! {
     static RECORDER: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
 }
 
-/// What is recorded, and where it goes.
+/// The messages that are recorded, and the function that takes them.
 struct Recorder {
     wanted: fn(&Metadata<'_>) -> bool,
     take: Box<dyn Fn(&Record<'_>)>,

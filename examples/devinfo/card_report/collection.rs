@@ -30,7 +30,7 @@ pub(crate) const PARTS: [&str; 18] = [
     "latency",
 ];
 
-/// What came of a part.
+/// The result of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ok,
@@ -83,7 +83,7 @@ impl Collection {
         let _ = writeln!(file, "[{seconds}.{nanoseconds:09}] {text}");
     }
 
-    /// What is in a file.
+    /// The text of a file.
     pub(crate) fn text(&self, file: &str) -> String {
         self.state().files.get(file).cloned().unwrap_or_default()
     }

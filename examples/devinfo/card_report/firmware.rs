@@ -1,4 +1,4 @@
-//! What the firmware answers: capabilities, contexts, registers, the module. Nothing is changed by asking.
+//! The firmware's answers: capabilities, contexts, registers, the module. Nothing is changed by asking.
 
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ pub(crate) fn dump(title: &str, bytes: &[u8]) -> String {
     text
 }
 
-/// What the firmware refused becomes a comment; what else went wrong ends the part.
+/// Makes a comment of a refusal by the firmware; any other error ends the part.
 fn refused(title: &str, error: CommandError) -> std::result::Result<String, CommandError> {
     match error.failure {
         CommandFailure::Status { .. } | CommandFailure::Delivery(_) => {
@@ -216,7 +216,7 @@ struct Asked {
     set: Vec<(usize, u8)>,
 }
 
-/// Where registers of the port have its number.
+/// The place of the port's number in its registers, and the number.
 const LOCAL_PORT: (usize, u8) = (1, 1);
 
 fn asked_registers() -> Vec<Asked> {
@@ -329,7 +329,7 @@ pub(crate) fn module<P: Platform>(
     Ok(())
 }
 
-/// What the sensors measure.
+/// Measurements of the sensors.
 pub(crate) fn temperature<P: Platform>(
     device: &Device<'_, P>,
     collection: &Collection,

@@ -15,7 +15,7 @@ pub(crate) struct Identifiers {
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Where an EUI-64 has a constant: between the parts of the address that it was made of.
+/// The constant in an EUI-64, between the parts of the address that it was made of.
 const EUI64_MIDDLE: [u8; 2] = [0xff, 0xfe];
 /// The same of GUIDs that this vendor makes of MAC addresses.
 const GUID_MIDDLE: [u8; 2] = [0x03, 0x00];

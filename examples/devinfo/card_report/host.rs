@@ -1,4 +1,4 @@
-//! What the host says of a function: PCI, the IOMMU, the kernel. Only files are read.
+//! The host's side of a function: PCI, the IOMMU, the kernel. Only files are read.
 
 use std::fmt::Write;
 use std::fs;
@@ -109,7 +109,7 @@ pub(crate) fn kernel() -> String {
     text
 }
 
-/// What sysfs has of the link and of errors on it.
+/// Files of sysfs about the link and errors on it.
 const PCI_FILES: [&str; 21] = [
     "vendor",
     "device",
@@ -134,7 +134,7 @@ const PCI_FILES: [&str; 21] = [
     "aer_dev_fatal",
 ];
 
-/// What there is of PCI.
+/// The PCI part, and the identifiers in it.
 pub(crate) struct Pci {
     pub(crate) text: String,
     serials: Vec<Vec<u8>>,
@@ -285,7 +285,7 @@ pub(crate) fn iommu(address: PciAddress) -> Result<String> {
     Ok(text)
 }
 
-/// What VFIO offers for the function.
+/// Properties of the function in VFIO.
 pub(crate) fn vfio(device: &VfioDevice) -> String {
     let mut text = format!("{}", device.limits());
     let mut config = [0; 0x100];

@@ -1,4 +1,4 @@
-//! How long commands took, and what bring-up's commands counted.
+//! Latencies of commands, and the pages that bring-up was asked for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! All that a card shows of itself, in one file: what a bug report needs, and what a model of the card is made from.
+//! A report: everything that a card shows of itself, in one file, for bug reports and for making a model of the card.
 //!
 //! It is collected part by part. A part that fails says why, and the others go on as far as they can; when the process is
 //! interrupted, the file is written with what is there.
@@ -42,15 +42,15 @@ impl<P: Platform + Clone + Send + Sync + 'static> Shared for P {}
 
 /// The function of which a report is made.
 pub(crate) struct Function<O> {
-    /// As `--device` names it.
+    /// The name, in the words of `--device`.
     pub(crate) name: String,
-    /// Where it is, if it is a PCI function of this machine.
+    /// The address, if it is a PCI function of this machine.
     pub(crate) address: Option<PciAddress>,
     /// Opens it, with so many interrupt vectors, and says what there is to say of that.
     pub(crate) open: O,
 }
 
-/// What opening a function gives.
+/// A function that was opened.
 pub(crate) struct Opened<P> {
     pub(crate) platform: P,
     /// For `vfio.txt`.
@@ -122,14 +122,14 @@ impl Report {
     }
 }
 
-/// What of a thread's log belongs to the report.
+/// Selects the messages of a thread's log that belong to the report.
 fn is_wanted(metadata: &Metadata<'_>) -> bool {
     let ours = metadata.target().starts_with("bareverbs");
     metadata.target() == LOG_TARGET
         || metadata.level() <= if ours { Level::Debug } else { Level::Warn }
 }
 
-/// How a report was ended before its end.
+/// The end of a report: it is complete, or a signal has come.
 enum End {
     Done,
     Signal(i32),
@@ -328,7 +328,7 @@ fn on_card<P: Shared>(platform: P, report: &Report) -> bool {
     is_up
 }
 
-/// What there is between bring-up and teardown. Fails only if bring-up does.
+/// The parts between bring-up and teardown. It fails only if bring-up does.
 fn brought_up<P: Platform>(
     platform: &P,
     report: &Report,

@@ -41,7 +41,7 @@ fn collected(world: &World) -> Arc<Report> {
     report
 }
 
-/// As it is read from the file.
+/// The files as they are read from the archive.
 fn unpacked(report: &Report, identify: bool, why: Option<&str>) -> Files {
     let (files, _) = report.files(identify, why);
     let mut packed = Vec::new();
@@ -55,7 +55,7 @@ fn report(card: Model, fault: impl FnOnce(&mut connectx_model::Model)) -> Files 
     unpacked(&collected(&world), false, None)
 }
 
-/// What `parts.txt` says of each part.
+/// The outcome of each part in `parts.txt`.
 fn outcomes(files: &Files) -> BTreeMap<&str, &str> {
     let lines = files["parts.txt"].lines();
     let outcomes: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(": ")).collect();
@@ -163,7 +163,7 @@ fn nothing_identifies_the_card_unless_it_is_to() {
     }
 }
 
-/// What the parts say of a card with this fault.
+/// The report of a card with this fault.
 fn with_fault(fault: impl FnOnce(&mut connectx_model::Model)) -> Files {
     let files = report(model(Card::ConnectX5), fault);
     // These are there whatever happens.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ANSWER, Count, Request};
 
-/// How long an answer may take: as long as a command of the device's.
+/// The time that an answer may take: that of a command of the device's.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// No answer is longer: a line for each of 2^18 QPs.
 const LONGEST: u64 = 256 << 20;
@@ -30,7 +30,7 @@ fn ask(path: &Path, request: Request) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// What the operating system says, and what the other process does.
+/// Those of the operating system, and those that the other process reports.
 pub fn ask_counters(path: &Path) -> io::Result<Count> {
     let text = ask(path, Request::Counters)?;
     Count::from_lines(&text).ok_or_else(|| ErrorKind::InvalidData.into())
@@ -40,7 +40,7 @@ pub fn ask_counters(path: &Path) -> io::Result<Count> {
 ///
 /// # Errors
 ///
-/// As [`ask_counters`].
+/// The same as of [`ask_counters`].
 pub fn ask_resources(path: &Path, json: bool) -> io::Result<String> {
     ask(
         path,

@@ -1,4 +1,4 @@
-//! What the port counts, all at once.
+//! All counters of the port at one time.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use super::{ANSWER, Request, count, list};
 
-/// How long a client may take for its request, and for taking the answer.
+/// The time that a client may take for its request, and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Only the user whose process it is may connect.
 const MODE: u32 = 0o600;
@@ -23,7 +23,7 @@ const BACKLOG: i32 = 8;
 /// Answers while `work` works. A function of the platform's type, as not every platform may be used by two threads.
 type Beside<P> = fn(&Device<'_, P>, &Listener, &mut dyn FnMut());
 
-/// Where a node is to be served, and by what.
+/// A node's socket, and the function that answers at it.
 #[derive(Debug, Clone)]
 pub(crate) struct Served<P: Platform> {
     path: PathBuf,
@@ -91,7 +91,7 @@ impl Listener {
     }
 }
 
-/// Whether it is the socket of a process that has ended.
+/// Returns true for the socket of a process that has ended.
 fn is_left_over(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
     let connected = UnixStream::connect(path);
