@@ -235,8 +235,9 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             shared,
             frames: Some(buffer),
         };
-        forwarder.post(frames);
+        // Posted to when it is ready, as `EthernetReceive` has it.
         forwarder.start(self.device)?;
+        forwarder.post(frames);
         Ok(forwarder)
     }
 }

@@ -170,12 +170,15 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         Ok(receive)
     }
 
-    /// Posts everything to a queue in reset and lets it run.
+    /// Lets a queue in reset run, and posts everything. The record is 0 while it gets ready: "the RQ consumer index must be
+    /// zeroed while moving from RESET state to RDY state" (DPDK, `mlx5_rx_err_handle`).
     fn start(&mut self) -> Result<(), CommandError> {
         self.tail = 0;
         self.head = 0;
+        self.post(0);
+        self.modify(state::RESET, state::READY)?;
         self.post(self.mask + 1);
-        self.modify(state::RESET, state::READY)
+        Ok(())
     }
 
     /// Gives the next `count` buffers to the device.

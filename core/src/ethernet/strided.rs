@@ -316,15 +316,19 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         Ok(receive)
     }
 
-    /// Posts everything to a queue in reset and lets it run.
+    /// Lets a queue in reset run, and posts everything. The record is 0 while it gets ready, as
+    /// [`EthernetReceive`](super::EthernetReceive) has it.
     fn start(&mut self) -> Result<(), CommandError> {
         (self.oldest, self.current, self.used) = (0, 0, 0);
         for request in 0..=self.mask {
             self.set_left(request, 1 << self.log_strides);
         }
+        self.head = 0;
+        self.publish();
+        self.modify(state::RESET, state::READY)?;
         self.head = self.mask + 1;
         self.publish();
-        self.modify(state::RESET, state::READY)
+        Ok(())
     }
 
     /// Writes the count of requests to the doorbell record.

@@ -418,6 +418,7 @@ syndromes! {
     RqModifyFields = 0x000d_003a, BadParam, "MODIFY_RQ of fields that cannot be modified";
     RqCurrentState = 0x000d_003b, BadResourceState, "MODIFY_RQ of a queue that is in another state";
     RqNextState = 0x000d_003c, BadParam, "MODIFY_RQ to a state that does not follow";
+    RqPostedEarly = 0x000d_0072, BadResourceState, "MODIFY_RQ from RST to RDY with something posted";
 
     FlowUnsupported = 0x0010_0001, BadOp, "flow tables without their capability";
     FlowTableType = 0x0010_0002, BadParam, "flow tables of a type that there is not";

@@ -9,6 +9,7 @@ use crate::memory::ring::{Ring, RingError};
 use crate::objects::ObjectKind;
 use crate::objects::srq::SrqKind;
 use crate::syndrome::Syndrome;
+use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::rq::{CreateRqIn, DestroyRqIn, ModifyRqIn, QueryRqIn, Rqc};
 
 /// Fields that MODIFY_RQ can change.
@@ -163,6 +164,17 @@ pub(super) fn modify(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Modify
             return Err(Syndrome::RqModifyFields.into());
         }
         check_counter(device, wanted.counter_set_id())?;
+    }
+    let rq = device.nic.rqs.get(number).ok_or(Syndrome::RqUnknown)?;
+    if rq.state == QueueState::Reset
+        && wanted.state() == QueueState::Ready as u8
+        && rq.context.mem_rq_type() != MEMORY_RMP
+        && io
+            .read_be32(rq.ring.record())
+            .is_ok_and(|record| ReceiveRecord(record).counter() != 0)
+    {
+        // "The RQ consumer index must be zeroed while moving from RESET state to RDY state" (DPDK, `mlx5_rx_err_handle`).
+        return Err(Syndrome::RqPostedEarly.into());
     }
     let rq = device.nic.rqs.get_mut(number).ok_or(Syndrome::RqUnknown)?;
     if call.input.rq_state() != rq.state as u8 {
