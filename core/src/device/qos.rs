@@ -106,6 +106,9 @@ impl<P: Platform> Device<'_, P> {
 
     /// Sets the port's pauses, all of them. The device refuses those of the whole port beside those of priorities, or prefers
     /// one kind, so here it is an error. A virtual function is refused.
+    ///
+    /// For a change of the priorities Linux takes the link down and up again ([`set_link`](Self::set_link)), which this does
+    /// not do.
     pub fn set_flow_control(&self, wanted: FlowControl) -> Result<(), RegisterError> {
         let port = wanted.send_pauses || wanted.obey_pauses;
         if port && (wanted.send_pfc | wanted.obey_pfc) != 0 {

@@ -242,6 +242,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             .set_disp_type(INDIRECT)
             .set_transport_domain(self.domain.number())
             .set_indirect_table(table.rqtn.unwrap_or(0));
+        hash.check_table(table.size)?;
         hash.write(context)?;
         let tirn = self.device.execute(&command)?.tirn();
         Ok(EthernetTarget {

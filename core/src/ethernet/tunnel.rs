@@ -122,6 +122,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         context
             .set_disp_type(INDIRECT)
             .set_indirect_table(table.number());
+        hash.check_table(table.size())?;
         hash.write(context)?;
         let inner = headers == HashedHeaders::Inner;
         if inner {

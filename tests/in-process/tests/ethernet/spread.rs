@@ -660,3 +660,28 @@ fn cards_that_lack_something() {
         },
     );
 }
+
+/// A hash of 8 bits finds 256 entries: Linux has no larger table with it (`MLX5E_MAX_RQT_SIZE_ALLOWED_WITH_XOR8_HASH`).
+#[test]
+fn a_short_hash_finds_no_more_than_256_entries() {
+    lab_with(
+        |card| card,
+        |lab| {
+            let domain = &lab.sides[1].device.alloc_ethernet_domain().unwrap();
+            let queues = pairs(lab, domain, 2);
+            let mut hash = RssHash::all_of(HashedPackets::Ipv4);
+            hash.function = HashFunction::InvertedXor8;
+            for size in [256, 512] {
+                let table = domain
+                    .create_indirection_table(&numbers(&queues), size)
+                    .unwrap();
+                let made = domain.create_hashed_target(&table, &hash).map(drop);
+                let expected = match size {
+                    256 => Ok(()),
+                    asked => Err(RssError::TableSize { asked, limit: 256 }),
+                };
+                assert_eq!(made, expected);
+            }
+        },
+    );
+}
