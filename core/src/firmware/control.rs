@@ -367,6 +367,11 @@ impl Dispatch<'_> {
             }
             // The health registers show what it was, and whether it was fatal.
             Event::InternalError => log::error!("the device reports an internal error"),
+            // The slot's power, live patches, timeouts of delayed drops: nothing that verbs depend on.
+            Event::Other {
+                what: EventType::General,
+                sub_type,
+            } => log::debug!("general event {sub_type:#x}"),
             Event::Other { what, sub_type } => {
                 log::debug!("event {what} subtype {sub_type:#x} is not handled");
                 *self.unknown += 1;
