@@ -207,14 +207,17 @@ impl fmt::Display for Set {
             numbers(&set.classes),
             set.fec
         )?;
-        let column = |of: fn(&TrafficClass) -> u8| numbers(&set.bandwidth.each_ref().map(of));
+        let column = |of: fn(&TrafficClass) -> u16| {
+            let all = set.bandwidth.each_ref().map(|class| of(class).to_string());
+            all.join(",")
+        };
         write!(
             f,
             " groups={} bandwidth={} limits={} units={}",
-            column(|class| class.group),
-            column(|class| class.bandwidth),
+            column(|class| class.group.into()),
+            column(|class| class.bandwidth.into()),
             column(|class| class.limit.1),
-            column(|class| class.limit.0)
+            column(|class| class.limit.0.into())
         )?;
         write!(
             f,
