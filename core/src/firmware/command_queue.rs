@@ -100,8 +100,8 @@ struct Slot {
     output_len: usize,
     posted: Duration,
     deadline: Duration,
-    /// When it is late, and that is said.
-    late: Duration,
+    /// It was said that it is late.
+    late: bool,
     /// Its number in the flight recorder.
     record: u64,
 }
@@ -118,7 +118,7 @@ impl Slot {
         output_len: 0,
         posted: Duration::ZERO,
         deadline: Duration::ZERO,
-        late: Duration::ZERO,
+        late: false,
         record: 0,
     };
 
@@ -387,7 +387,7 @@ impl CommandQueue {
             output_len,
             posted: now,
             deadline: now.saturating_add(self.timeout),
-            late: now.saturating_add(LATE),
+            late: false,
             record: 0,
         };
         platform.write_be32(CMD_DBELL, 1 << index);
@@ -490,12 +490,12 @@ impl CommandQueue {
         };
         if self.owned_by_device(index) {
             let now = platform.now();
-            if now < slot.deadline.min(slot.late) {
+            let waited = now.saturating_sub(slot.posted);
+            if now < slot.deadline && (slot.late || waited < LATE) {
                 return None;
             }
-            let waited = now.saturating_sub(slot.posted);
             if now < slot.deadline {
-                self.slots[usize::from(index)].late = Duration::MAX;
+                self.slots[usize::from(index)].late = true;
                 say_late(platform, index, &slot, waited, log::Level::Warn);
                 return None;
             }
