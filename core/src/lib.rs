@@ -121,8 +121,8 @@
 //! Every failure is a value that says what was tried and what came back: [`CommandError`] (status and syndrome of the
 //! firmware, a timeout, a refusal of the command interface, an answer that makes no sense), [`OpenError`] with the step of
 //! bring-up, [`CloseError`]. Everything has a deadline, on the platform's clock. A device that left the bus (registers read
-//! all ones), was disabled, reports a fatal error or stands still is found by the caller that waits or polls; the verdict is
-//! [`DeviceError`], stays, and reaches every waiter at once. Dropping anything on a dead device returns immediately.
+//! all ones), was disabled, reports a fatal error or (with `Config::health_stall`) stands still is found by the caller that
+//! waits or polls; the verdict is [`DeviceError`], stays, and reaches every waiter at once. Dropping anything on a dead device returns immediately.
 //!
 //! # What is covered
 //!

@@ -21,9 +21,12 @@ const VLAN: u16 = 0x123;
 /// The GID table's entry with addresses in the VLAN.
 const INDEX: u16 = 1;
 
+/// The frames that went over the cable, with the end that sent each.
+type Frames = Vec<(usize, Vec<u8>)>;
+
 /// A cable, and what went over it.
 #[derive(Clone, Default)]
-struct Watched(Arc<Mutex<(Cable, Vec<(usize, Vec<u8>)>)>>);
+struct Watched(Arc<Mutex<(Cable, Frames)>>);
 
 impl Link for Watched {
     fn send(&mut self, from: usize, frame: &[u8], now: Duration) {
