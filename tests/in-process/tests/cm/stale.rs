@@ -225,10 +225,10 @@ fn restarted_server() {
     while !(0..2).all(|node| events[node].contains(&EventType::Established)) {
         assert!(pair.world.now() < end, "{events:?}");
         pair.poll();
-        for node in 0..2 {
+        for (node, events) in events.iter_mut().enumerate() {
             let channel = pair.channels[node];
             while let Some(event) = pair.cms[node].try_get_cm_event(channel).unwrap() {
-                events[node].push(event.event);
+                events.push(event.event);
                 match event.event {
                     EventType::ConnectRequest => {
                         pair.cms[1].create_qp(event.id, None, &mut qp()).unwrap();
