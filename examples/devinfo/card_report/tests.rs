@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bareverbs::verbs::firmware_cmds::opcode::Opcode;
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::syndrome::Status;
 use connectx_model::{Card, CommandFault, CommandRule, Config as Model, Faults};
@@ -302,4 +303,38 @@ fn an_interrupted_card_is_asked_for_its_health() {
     assert_eq!(found["bring-up"], "failed: interrupted by SIGTERM");
     assert_eq!(found["health-after"], "ok");
     assert!(files["health.txt"].contains("# synd 0x7\n"), "{files:?}");
+}
+
+/// What `profile --from` makes of it is the card that it is of.
+#[test]
+fn a_report_makes_the_card_again() {
+    for &card in Card::ALL {
+        // Of a card that is well it takes long; those of two say enough.
+        let both = matches!(card, Card::ConnectX4Lx | Card::BlueFieldEcpf);
+        for fails in [true, false].into_iter().take(1 + usize::from(both)) {
+            let files = report(model(card), |model| {
+                if fails {
+                    let status = Status::Limit;
+                    let syndrome = 0x62_bbc6;
+                    let fault = CommandFault::Fail { status, syndrome };
+                    let opcode = Opcode::CreateEq.number();
+                    let rules = &mut model.faults_mut().commands;
+                    rules.push(CommandRule::next(opcode, fault));
+                }
+            });
+            let files = files
+                .iter()
+                .map(|(name, text)| (name.as_str(), text.as_str()));
+            let read = connectx_model::Report::new(card.name(), files).unwrap();
+            let made = read.card(Some(card)).unwrap().config(1);
+            let mut original = Model::card(card, 1);
+            // As `collected` has it.
+            original.msix_vectors = 16;
+            let [made, original] = [made, original].map(|card| format!("{card:#?}"));
+            for (made, original) in made.lines().zip(original.lines()) {
+                assert_eq!(made, original, "{card}, {fails}");
+            }
+            assert_eq!(made.len(), original.len(), "{card}, {fails}");
+        }
+    }
 }

@@ -191,7 +191,8 @@ impl Report {
         };
         let by_firmware = |card: &Card| {
             let config = card.config();
-            Some(config.firmware.0) == major && !config.is_virtual()
+            let own = embedded.is_none_or(|is| is == config.embedded_cpu);
+            Some(config.firmware.0) == major && own && !config.is_virtual()
         };
         let found = match device {
             Some(_) => all().find(by_device),
