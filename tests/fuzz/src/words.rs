@@ -1,4 +1,4 @@
-//! People write this: topologies of subnets, addresses of links, and faults.
+//! People write this: topologies of subnets, addresses of links, and faults; and files of cards and reports of them.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use connectx_model::link::Link;
 use connectx_model::link::datagram::Address;
 use connectx_model::link::setting::{Fault, time};
 use connectx_model::link::subnet::{Subnet, Topology};
+use connectx_model::{Card, Config, Model, Profile, Report};
 
 use crate::input::Input;
 
@@ -18,6 +19,7 @@ pub fn run(data: &[u8]) {
     let kind = input.byte();
     let text = String::from_utf8_lossy(input.bytes(usize::MAX)).into_owned();
     match kind % 4 {
+        _ if kind >= 0xf0 => card(&text),
         0 => {
             if let Ok(fault) = text.parse::<Fault>() {
                 fault.apply(&mut connectx_model::link::setting::none());
@@ -34,6 +36,17 @@ pub fn run(data: &[u8]) {
             }
         }
         _ => subnet(&text, &text.as_bytes()[..text.len().min(300)]),
+    }
+}
+
+/// A card that can be read starts, and what is recorded of one is played.
+fn card(text: &str) {
+    if let Ok(profile) = Profile::parse("fuzzed", text) {
+        let _ = Model::new(profile.config(1));
+    }
+    if let Ok(report) = Report::new("fuzzed", [("log.txt", text)]) {
+        let _ = report.card(Some(Card::ConnectX5));
+        let _ = report.recording().play(Config::new(1));
     }
 }
 
