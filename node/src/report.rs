@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_device_that_failed_leaves_a_file() {
-        assert_eq!(reports(), [PathBuf::new(); 0]);
+        assert_eq!(reports(), Vec::<PathBuf>::new());
         let world = Builder::new()
             .function(connectx_model::Config::new(1))
             .stepped();

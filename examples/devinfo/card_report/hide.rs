@@ -189,11 +189,14 @@ fn notations(bytes: &[u8]) -> Vec<String> {
     texts
 }
 
+/// A pattern and its replacement.
+type Replacement = (Vec<u8>, Vec<u8>);
+
 /// Patterns with their replacements, by the first byte and the longest first.
-struct Replacements(BTreeMap<u8, Vec<(Vec<u8>, Vec<u8>)>>);
+struct Replacements(BTreeMap<u8, Vec<Replacement>>);
 
 impl Replacements {
-    fn new(pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+    fn new(pairs: impl Iterator<Item = Replacement>) -> Self {
         let mut all: BTreeMap<u8, Vec<_>> = BTreeMap::new();
         for (old, new) in pairs {
             if let Some(first) = old.first() {
