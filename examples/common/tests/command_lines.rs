@@ -372,3 +372,63 @@ fn a_closed_pipe_ends_programs_quietly() {
         );
     }
 }
+
+/// How a command of bring-up, or of a connection, can go wrong. Each has its end within a second or so.
+const FAULTS: [&str; 10] = [
+    "command=ENABLE_HCA,status=LIM_ERR,syndrome=0x3c5a71",
+    "command=MANAGE_PAGES,status=BAD_PARAM",
+    "command=CREATE_EQ,status=NO_RES",
+    "command=INIT_HCA,delivery=5",
+    "command=ALLOC_UAR,half",
+    "command=QUERY_HCA_CAP,nth=2,vanish",
+    "command=CREATE_CQ,health=8",
+    "command=CREATE_QP,vanish",
+    "command=RST2INIT_QP,status=BAD_PARAM",
+    "command=CREATE_QP,late=20ms",
+];
+
+/// A report is all that is needed to have a card that tests itself, connects, and fails as the one that was reported.
+#[test]
+fn a_report_makes_a_card_that_does_the_same() {
+    let [devinfo, profile, rping] = ["devinfo", "profile", "rping"].map(|name| &programs()[name]);
+    let folder = std::env::temp_dir().join(format!("bareverbs-reports-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    // A verdict and the name of its step.
+    let steps = |card: &str| -> Vec<String> {
+        let said = devinfo.run(&["--card", card, "--selftest"]);
+        assert_eq!(said.code, Some(0), "{card}: {said:?}");
+        let words = said.out.lines().map(|line| line.split_whitespace().take(2));
+        words
+            .map(|words| words.collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    for name in ["connectx-4-lx", "connectx-5", "bluefield-ecpf"] {
+        let report = folder.join(format!("{name}.tar.zst"));
+        let report = report.to_str().expect("a path");
+        let said = devinfo.run(&["--card", name, "--report", report]);
+        assert_eq!(said.code, Some(0), "{name}: {said:?}");
+        let said = profile.run(&["--from", report]);
+        assert_eq!(said.code, Some(0), "{name}: {said:?}");
+        let card = folder.join(format!("{name}.txt"));
+        std::fs::write(&card, said.out).expect("a file");
+        let card = card.to_str().expect("a path");
+
+        let tested = steps(name);
+        assert!(tested.iter().any(|step| step == "PASS close"), "{tested:?}");
+        assert_eq!(tested, steps(card), "{name}");
+        let pings = |card: &str| rping.run(&["--card", card, "-C", "3"]).code;
+        assert_eq!([name, card].map(pings), [Some(0); 2], "{name}");
+        let mut failed = 0;
+        for fault in FAULTS {
+            let ends = [name, card].map(|card| {
+                let said = rping.run(&["--card", card, "-C", "3", "--fault", fault]);
+                let last = said.err.lines().last().unwrap_or_default().to_owned();
+                (said.code, last)
+            });
+            assert_eq!(ends[0], ends[1], "{name}: {fault}");
+            failed += usize::from(ends[0].0 == Some(1));
+        }
+        assert_eq!(failed, FAULTS.len() - 1, "{name}: all but the late answer");
+    }
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
