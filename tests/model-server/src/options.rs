@@ -114,7 +114,7 @@ pub(crate) struct Serve {
     /// share of the frames (0.001 to 1), and max-delay with the longest delay (20us, 1ms, 2s; 1ms if not given); or a
     /// fault of a firmware command
     ///
-    /// As in --fault loss=0.01,delay=0.1,max-delay=5ms, or in
+    /// Examples are --fault loss=0.01,delay=0.1,max-delay=5ms and
     /// --fault command=CREATE_QP,nth=3,status=BAD_PARAM,syndrome=0x3c5a71,function=1. Which command: command=NAME, =NUMBER or
     /// =any, op-mod=NUMBER, the nth=NUMBER since the start (1 if not given), times=NUMBER in a row, of function=NUMBER
     /// (of each if not given). What happens, one of status=NAME with syndrome=NUMBER, delivery=NUMBER, late=TIME, dropped,

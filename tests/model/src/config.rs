@@ -164,7 +164,7 @@ pub struct Config {
     pub flow_table: FlowTableNicCap,
     /// The memory on the device, if there is any.
     pub device_memory: DeviceMemCap,
-    /// So many pages of 4 KiB of it, from its start on, are held by other functions of the card.
+    /// The number of its pages of 4 KiB, from its start on, that other functions of the card hold.
     pub memic_held: u32,
 }
 

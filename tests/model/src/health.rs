@@ -21,8 +21,8 @@ pub(crate) const INTERFACE_RESET: u8 = 7;
 /// How the function is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Health {
-    /// What the firmware left behind when it stopped. Of the version, the time and the hardware's number those that are
-    /// zero are the device's own.
+    /// The health buffer as the firmware left it when it stopped. A version, time or hardware number of zero is replaced by the
+    /// device's own.
     pub(crate) left: HealthBuffer,
     /// When it stopped, which freezes the counter.
     stopped: Option<Duration>,
@@ -41,7 +41,7 @@ impl Health {
     pub(crate) fn fail(&mut self, syndrome: u8, ext_syndrome: u16) {
         let mut left = HealthBuffer::ZERO;
         left.set_synd(syndrome).set_ext_synd(ext_syndrome);
-        // It asks for a reset. Where it stopped is all the same to a driver, but not zero.
+        // The firmware asks for a reset. Drivers make nothing of the place where it stopped, which is never zero.
         left.set_rfr(true).set_valid(true).set_severity(CRITICAL);
         left.set_assert_existptr(0x0080_1234)
             .set_assert_callra(0x0080_5678);

@@ -314,7 +314,7 @@ impl Model {
         });
     }
 
-    /// The driver is told how far a reset of the firmware is that others ask for, if the card has such events.
+    /// Reports the state of a firmware reset that others ask for to the driver, if the card has such events.
     pub fn announce_reset(&mut self, host: &mut dyn Host, state: SyncReset) {
         let event = Event::SyncReset { state }.to_eqe();
         self.with_io(host, |device, io| {
@@ -343,7 +343,7 @@ impl Model {
         self.device.replay = Some(Box::new(Replay::new(recording)));
     }
 
-    /// How many recorded answers are left.
+    /// The number of recorded answers that are left.
     #[must_use]
     pub fn replay_left(&self) -> usize {
         self.device
@@ -352,7 +352,7 @@ impl Model {
             .map_or(0, |replay| replay.left())
     }
 
-    /// Executes a command that did not come through the queue. The number of pages that it waits for, if it does.
+    /// Executes a command that did not come through the queue. Returns the number of pages that it needs first, if any.
     pub(crate) fn execute(
         &mut self,
         host: &mut dyn Host,
@@ -362,7 +362,7 @@ impl Model {
         self.with_io(host, |device, io| device.execute_apart(io, input, output))
     }
 
-    /// Whether a driver has begun with it.
+    /// Returns true if a driver has enabled the function.
     pub(crate) fn is_enabled(&self) -> bool {
         self.device.stage != Stage::Disabled
     }
@@ -385,7 +385,7 @@ impl Model {
         });
     }
 
-    /// It goes. With `release_all`, the firmware knows none of its pages any more, and refuses to return them.
+    /// The other function goes away. With `release_all`, the firmware forgets its pages, and refuses to return them.
     pub fn function_goes(&mut self, host: &mut dyn Host, id: u16, release_all: bool) {
         self.with_io(host, |device, io| {
             device.function_goes(io, (false, id), release_all)
@@ -397,8 +397,8 @@ impl Model {
         self.device.health.fail(syndrome, ext_syndrome);
     }
 
-    /// The firmware reports a problem and leaves this health buffer; it stops if the buffer asks for a reset (`rfr`). Of the
-    /// firmware's version, the time and the hardware's number those that are zero are the card's own.
+    /// The firmware reports a problem and leaves this health buffer; it stops if the buffer asks for a reset (`rfr`). A version,
+    /// time or hardware number of zero is replaced by the card's own.
     pub fn leave_health(&mut self, buffer: HealthBuffer) {
         self.device.health.stop(buffer);
     }

@@ -30,9 +30,9 @@ pub struct Command {
     pub opcode: u16,
     /// Line on which its first dump starts.
     pub line: usize,
-    /// What the driver sent.
+    /// The driver's input.
     pub input: Option<Message>,
-    /// What the device answered.
+    /// The device's answer.
     pub output: Option<Message>,
 }
 
@@ -41,7 +41,7 @@ pub struct Command {
 pub struct Trace {
     /// In the order of their inputs.
     pub commands: Vec<Command>,
-    /// What could not be read.
+    /// The problems that were found.
     pub problems: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub fn read(text: &str) -> Trace {
                         "line {number}: row {offset:03x} where {expected:03x} should follow"
                     );
                     trace.problems.push(problem);
-                    // What comes behind a gap cannot be placed for certain.
+                    // Rows behind a gap cannot be placed for certain.
                     if let Some(dump) = open.remove(&slot) {
                         trace.finish(slot, dump);
                     }

@@ -327,7 +327,7 @@ fn flow_table_entries_with_their_lists() {
         .collect();
     assert_eq!(column(0x937, &query.0, &output, true)[1..], expected);
 
-    // Sizes beyond what there is: what there is.
+    // Of sizes beyond the end, as much is shown as there is.
     set.flow_context_mut().set_destination_list_size(0xff_ffff);
     let input = [&set.0[..], &lists()[..12]].concat();
     let shown = column(0x936, &input, &[0; 16], false);

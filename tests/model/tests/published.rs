@@ -1,4 +1,4 @@
-//! Cards against what programs printed on real ones, as it stands in public posts: the table in docs/cards.md names them.
+//! Compares the cards with what programs printed on real ones, from public posts that the table in docs/cards.md names.
 
 mod common;
 
@@ -19,7 +19,7 @@ impl Space {
         u32::from_le_bytes(dword)
     }
 
-    /// Where each capability is, in the order of the list.
+    /// The offset of each capability, in the order of the list.
     fn capabilities(&mut self) -> Vec<(u8, usize)> {
         let mut found = Vec::new();
         let mut at = self.read(0x34) as usize & 0xfc;
@@ -33,9 +33,9 @@ impl Space {
     }
 }
 
-/// `lspci -vvv` of all kinds of cards: Express at 0x60, MSI-X at 0x9c with its table at 0x2000 and its pending bits at 0x3000
-/// of BAR 0, the vendor's own at 0xc0, power management at 0x40, and BAR 0 of 32 MiB. The vital product data at 0x48, second
-/// in the list, is not modelled.
+/// `lspci -vvv` shows the same of all kinds of cards: Express at 0x60, MSI-X at 0x9c with its table at 0x2000 and its pending bits
+/// at 0x3000 of BAR 0, the vendor's own at 0xc0, power management at 0x40, and BAR 0 of 32 MiB. The vital product data at 0x48,
+/// second in the list, is not modelled.
 #[test]
 fn lspci_shows_a_card_as_posted() {
     for (card, msix, speed, lanes) in [

@@ -1,13 +1,13 @@
-//! Recorded commands, played to the model, and profiles made from what was recorded.
+//! Plays recorded commands to the model, and makes profiles of them.
 
 use connectx_model::card::{ReportError, Source};
 use connectx_model::{Card, Config, Profile, Recording, Report};
 
-/// What Linux's driver and a ConnectX-4 Lx said to each other.
+/// The commands of Linux's driver to a ConnectX-4 Lx, with the answers.
 const BRING_UP: &str = include_str!("data/connectx-4-lx-bring-up.txt");
 /// The capabilities of the same card as dumps.
 const DUMPS: &str = include_str!("data/connectx-4-lx-14.12.1220.txt");
-/// Those of a more recent card, of which the source does not say what it is.
+/// The capabilities of a more recent card, whose kind the source does not say.
 const RECENT: &str = include_str!("data/recent-card.txt");
 
 fn differences(recording: &Recording, card: Config) -> Vec<String> {
@@ -33,7 +33,7 @@ fn the_model_of_a_recorded_card_answers_as_the_card_did() {
     assert_eq!(differences, [] as [String; 0]);
 }
 
-/// What another card would answer to the same commands is listed by field.
+/// Another card's model answers the same commands with other values, and these are listed by field.
 #[test]
 fn another_cards_model_answers_differently() {
     let recording = Recording::read(BRING_UP);
@@ -93,7 +93,7 @@ fn a_report_without_a_cards_name_needs_a_base() {
     let card = Profile::parse("recent", &text).expect("a profile");
     let config = card.config(1);
     let base = Config::card(Card::ConnectX7, 1);
-    // From the recording, from the base, and withheld.
+    // One value each is from the recording, from the base, and withheld.
     assert_eq!(config.general.log_max_qp_sz(), 15);
     assert_eq!(config.general.0[0x58..0x5c], [0x00, 0x80, 0x01, 0x00]);
     assert_eq!(config.init_pages, base.init_pages);

@@ -1,11 +1,11 @@
-//! What is printed for a log.
+//! Prints the commands of a log.
 
 use bareverbs_firmware_cmds::decode::{self, Show};
 use bareverbs_firmware_cmds::dump::{Direction, opcode_name};
 use connectx_model::trace::{self, Command, Message};
 use std::io::{self, Write};
 
-/// Prints the commands of a log to `out` and what is wrong with it to `errors`; whether nothing was wrong.
+/// Prints the commands of a log to `out`, and the problems in it to `errors`. Returns true if there were no problems.
 pub(crate) fn report(
     name: &str,
     log: &[u8],

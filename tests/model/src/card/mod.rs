@@ -80,7 +80,7 @@ cards! {
 }
 
 impl Card {
-    /// What the card is.
+    /// The card's profile.
     fn profile(self) -> &'static Profile {
         static CARDS: [OnceLock<Profile>; Card::ALL.len()] =
             [const { OnceLock::new() }; Card::ALL.len()];

@@ -6,16 +6,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Files beyond this size are no cards.
+/// The size of the largest file that is read as a card.
 const LONGEST: u64 = 1 << 20;
 
-/// What a card is, read from its text: a [`Card`] that is built in, or a file ([form](super)).
+/// The description of a card, read from its text: of a [`Card`] that is built in, or of a file ([form](super)).
 ///
 /// On command lines it is the name of a card, or the path of a file: `connectx-7`, `./mine.txt`.
 #[derive(Debug, Clone)]
 pub struct Profile {
     name: String,
-    /// As the card is, and without what the model does not do.
+    /// The configuration of the card as it is, and the one without what the model does not do.
     configs: [Config; 2],
     values: Vec<Value>,
 }
@@ -75,7 +75,7 @@ impl Profile {
         self.configs[1].clone().with_unit(unit.into())
     }
 
-    /// What the card is, with addresses of all zeros.
+    /// The card's configuration, with addresses of all zeros.
     pub(super) fn plain(&self) -> &Config {
         &self.configs[0]
     }
@@ -121,25 +121,25 @@ impl FromStr for Profile {
     }
 }
 
-/// What is wrong with a [`Profile`].
+/// An error in a [`Profile`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProfileError {
-    /// It is no name of a card, nor a file.
+    /// The text is neither the name of a card nor the path of a file.
     Unknown(UnknownCard),
     /// The file cannot be read.
     File {
         /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A line of it cannot be read, or says what the model cannot be.
     Line {
         /// The file's path, or the card's name.
         name: String,
-        /// The line's number, from 1; the last one's, if it is the whole that is wrong.
+        /// The line's number, from 1; the last one's, if no single line is wrong.
         line: usize,
-        /// What is wrong.
+        /// The error in the line.
         what: String,
     },
 }
@@ -209,7 +209,7 @@ mod tests {
         fn transmit(&mut self, _: &[u8]) {}
     }
 
-    /// A file may say anything: it is refused with the line, or it is a card that can be switched on.
+    /// Any file is either refused with the number of a line, or is a card that can start.
     #[test]
     fn any_text_is_refused_or_a_card_that_starts() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,4 +1,4 @@
-//! From what was recorded of a card to the text of its profile.
+//! Writes the text of a card's profile from what was recorded of the card.
 
 use super::report::{Dump, Report};
 use super::{Card, Source};
@@ -97,7 +97,7 @@ fn answer<T: FromBytes + KnownLayout + Immutable>(
     T::ref_from_prefix(bytes).ok().map(|(answer, _)| answer)
 }
 
-/// `[function]`.
+/// Writes the section `[function]`.
 fn function(report: &Report, base: &Config, text: &mut Text) {
     text.line("[function]");
     let device = report.device_id();
@@ -194,7 +194,7 @@ fn function(report: &Report, base: &Config, text: &mut Text) {
         base.min_wqe_inline_mode.into(),
         false,
     );
-    // The health buffer has it, in firmware that fills it in.
+    // The health buffer has the number, if the firmware fills it in.
     let hw_id = report.register(0x234).filter(|&id| id != 0);
     number("hw_id", hw_id.map(u64::from), base.hw_id.into(), true);
     number("pcie_speed", None, base.pcie_speed.into(), false);
@@ -219,7 +219,7 @@ fn function(report: &Report, base: &Config, text: &mut Text) {
     }
 }
 
-/// The section of a group. Fields that the card has, that the base does not have, and that no built-in card withholds go to
+/// Writes the section of a group. Fields that the card has, that the base does not have, and that no built-in card withholds go to
 /// `unjudged`.
 fn capabilities(
     report: &Report,
@@ -283,8 +283,8 @@ fn capabilities(
     });
 }
 
-/// The fields of a maximum that is not known, where it is beyond the current values: as in the base, if the current values are the
-/// base's.
+/// Writes fields of maxima that are not recorded: those of the base that differ from the base's current values, if the card has
+/// the same current values.
 fn raised(of: &Descriptor, base: &[u8], base_max: &[u8], now: &Dump, text: &mut Text) {
     let mut known = base.to_vec();
     for (&at, dword) in now {
@@ -303,7 +303,7 @@ fn raised(of: &Descriptor, base: &[u8], base_max: &[u8], now: &Dump, text: &mut 
     });
 }
 
-/// What the base does not offer to drivers that take up every offer.
+/// Writes the capabilities that the base withholds from drivers that take up every offer.
 fn modelled(base: Card, text: &mut Text) {
     let mut section = "";
     for value in base.values() {
@@ -318,7 +318,7 @@ fn modelled(base: Card, text: &mut Text) {
     }
 }
 
-/// What the profile does not say of the card.
+/// Writes comments on those parts of the report that the profile leaves out or cannot judge.
 fn remarks(report: &Report, unjudged: &[String], text: &mut Text) {
     let modelled: Vec<u16> = SECTIONS
         .iter()
@@ -368,7 +368,7 @@ fn withheld(group: &str) -> BTreeSet<&'static str> {
         .collect()
 }
 
-/// Rows of a dump, of up to four dwords.
+/// Writes the rows of a dump, of up to four dwords.
 fn rows(known: &Dump, text: &mut Text) {
     let mut row = String::new();
     let mut next = None;

@@ -1,4 +1,4 @@
-//! What was recorded of a card: a report, or the log of a driver.
+//! Reads what was recorded of a card: a report, or the log of a driver.
 
 use super::recorded;
 use super::{Card, Profile, ProfileError};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// Longer files are not read: a log of all of a driver's start has less than a tenth.
+/// The size of the largest file that is read. The log of a driver's whole start has less than a tenth of it.
 const LONGEST: u64 = 64 << 20;
 /// A capability group's bytes, and those of the init segment's first part.
 const LARGEST_DUMP: u32 = 0x1000;
@@ -26,12 +26,12 @@ pub struct Report {
     recording: Recording,
     about: BTreeMap<String, String>,
     pub(super) init_segment: Dump,
-    /// By number of the group, and whether the values are the current ones.
+    /// The known dwords of each group, by its number and by `true` for current values or `false` for maxima.
     capabilities: BTreeMap<(u16, bool), Dump>,
 }
 
 impl Report {
-    /// Reads files: their names and their texts. `name` is what the report is called.
+    /// Reads files: their names and their texts. `name` is the report's.
     ///
     /// # Errors
     /// If a dump cannot be read, or if there is nothing of a card.
@@ -111,7 +111,7 @@ impl Report {
                 line: at,
                 what,
             };
-            // Linux says it when it begins.
+            // Linux's driver logs this line when it starts.
             if let Some((_, version)) = line.split_once("firmware version: ") {
                 let version = version.split_whitespace().next().unwrap_or_default();
                 self.about
@@ -130,7 +130,7 @@ impl Report {
                 continue;
             }
             match Line::parse(line) {
-                // The rows of commands are the recording's.
+                // The rows of commands are read by `Recording`.
                 Line::Start { .. } => commands = true,
                 Line::Row { offset, bytes, .. } if !commands => {
                     let Some(dump) = &mut into else { continue };
@@ -147,7 +147,7 @@ impl Report {
         Ok(())
     }
 
-    /// What it is called.
+    /// The report's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -183,7 +183,7 @@ impl Report {
         let device = self.device_id();
         let major = self.firmware().map(|(major, ..)| major);
         let all = || Card::ALL.iter().copied();
-        // Cards of the same kind differ in whose function it is.
+        // Built-in cards of the same kind differ in the function that they describe.
         let embedded = self.embedded_cpu();
         let by_device = |card: &Card| {
             let config = card.config();
@@ -243,7 +243,7 @@ impl Report {
         }
     }
 
-    /// What is known of a capability group. Commands come first: a driver asks before it sets anything.
+    /// The known dwords of a capability group. Answers to commands replace those of dumps: a driver asks before it sets anything.
     pub(super) fn group(&self, group: CapabilityGroup, mode: CapabilityMode) -> Dump {
         let mut known = self
             .capabilities
@@ -269,10 +269,10 @@ impl Report {
     }
 }
 
-/// What a dump is of.
+/// The subject of a dump.
 enum Kind {
     InitSegment,
-    /// The group's number, and whether the values are the current ones.
+    /// The group's number, and true for current values or false for maxima.
     Capabilities(u16, bool),
 }
 
@@ -291,14 +291,14 @@ fn kind(title: &str) -> Option<Kind> {
     }
 }
 
-/// What is wrong with a [`Report`].
+/// An error in a [`Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportError {
     /// A file cannot be read.
     File {
         /// Its path.
         file: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A dump cannot be read.
@@ -307,17 +307,17 @@ pub enum ReportError {
         file: String,
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error in the line.
         what: &'static str,
     },
-    /// There is neither a command nor a dump in it.
+    /// The report has neither a command nor a dump.
     Nothing {
-        /// What it is called.
+        /// The report's name.
         name: String,
     },
-    /// It does not say what card it is of, or it is of none that is built in.
+    /// The report does not name its card, or no built-in card is of that kind.
     NoBase,
-    /// The card is none that the model can be.
+    /// The model cannot be this card.
     Profile(ProfileError),
 }
 

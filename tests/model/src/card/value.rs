@@ -20,7 +20,7 @@ pub struct Value {
     pub section: String,
     /// The field; for an image in hex, `hex`.
     pub field: String,
-    /// What it is, as it is written; nothing for an image in hex.
+    /// The value as it is written; empty for an image in hex.
     pub value: String,
     /// Where it comes from.
     pub source: Source,

@@ -9,33 +9,33 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::status::{DeliveryStatus, Status as Named};
 use std::str::FromStr;
 
-/// What can be said about a command, for the help of programs and for errors.
+/// The outcomes that can be set for a command, for messages.
 const OUTCOMES: &str = "status=NAME (with syndrome=NUMBER), delivery=NUMBER, late=TIME, dropped, never-answered, half, \
                         event-lost, health=SYNDROME, vanish";
 
 /// One list of settings with commas between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
-    /// Of the frames that the ports send.
+    /// Faults of the frames that the ports send.
     Frames(Vec<Fault>),
-    /// Of a command.
+    /// A fault of a command.
     Command {
-        /// Of this function alone, counted from 0; of each if `None`.
+        /// The function that it is for, counted from 0; each one if `None`.
         function: Option<usize>,
-        /// When, and what happens.
+        /// The commands that it strikes, and the outcome.
         rule: CommandRule,
     },
 }
 
 impl Setting {
-    /// Whether it is one of frames.
+    /// Returns true for faults of frames.
     #[must_use]
     pub fn is_of_frames(&self) -> bool {
         matches!(self, Self::Frames(_))
     }
 }
 
-/// Several with semicolons between them, for an environment variable.
+/// Reads several settings with semicolons between them, for an environment variable.
 ///
 /// # Errors
 /// Says what was expected instead.
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The two tables of this project, that of the driver and that of the model.
+    /// Statuses and commands are found by the names of the layouts' tables.
     #[test]
     fn every_status_and_command_has_its_name() {
         for named in Named::ALL.iter().filter(|status| !status.is_ok()) {

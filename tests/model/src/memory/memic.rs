@@ -13,12 +13,13 @@ pub(crate) struct Memic {
     bytes: RefCell<Vec<u8>>,
     /// What is allocated: place and length.
     allocated: BTreeMap<u64, u64>,
-    /// So many bytes from the start on are other functions'.
+    /// The number of bytes, from the start on, that other functions hold.
     held: u64,
 }
 
-/// Size of the pages of which drivers make up the ranges that they ask for, and of the largest pages of a host.
+/// Size of the pages of which drivers make up the ranges that they ask for.
 const PAGE: u64 = 1 << 12;
+/// Size of the largest pages of a host.
 const LARGEST_PAGE: u64 = 1 << 16;
 
 impl Memic {
@@ -37,8 +38,8 @@ impl Memic {
         }
     }
 
-    /// Whether a range is one as drivers ask for: the pages, of the host's size, that the memory takes. What a card does with
-    /// another one no source says.
+    /// Returns true if drivers ask for this range: the pages, of the host's size, that the memory takes. No source says what a
+    /// card does with another one.
     pub(crate) fn as_drivers_ask(&self, range: &Range<u64>, len: u64) -> bool {
         let size = range.end - range.start;
         (range.start - self.window.start).is_multiple_of(PAGE)

@@ -127,7 +127,7 @@ impl Device {
         }
     }
 
-    /// Whether a frame is longer than the port's MTU allows.
+    /// Returns true if a frame is longer than the port's MTU allows.
     fn too_long(&self, frame: &[u8]) -> bool {
         self.ethernet() && frame.len() > self.vport.max_frame()
     }

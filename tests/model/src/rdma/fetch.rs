@@ -107,7 +107,7 @@ impl Device {
         Ok(true)
     }
 
-    /// Whether a request of an initiator names another service level than the context.
+    /// Returns true if a request of an initiator names another service level than the context.
     fn has_other_priority(&self, qpn: u32, wqe: &[u8]) -> bool {
         let (Some(qp), Some(av)) = (
             self.qps.get(qpn),

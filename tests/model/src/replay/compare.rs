@@ -1,4 +1,4 @@
-//! The card's answer and the model's, field by field.
+//! Compares the card's answers with the model's, field by field.
 
 use super::numbers::is_arbitrary;
 use bareverbs_firmware_cmds::decode::{self, Item, Show, Value};
@@ -17,9 +17,9 @@ pub struct Difference {
     pub op_mod: u16,
     /// The field's name, behind those of the structures around it.
     pub field: String,
-    /// What the card answered.
+    /// The card's value.
     pub card: String,
-    /// What the model answers.
+    /// The model's value.
     pub model: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Where the answers to a command differ: name, the card's value, the model's. `input` is the command's.
+/// The fields in which the two answers to a command differ: name, the card's value, the model's. `input` is the command's.
 pub(super) fn answers(
     opcode: u16,
     input: &[u8],

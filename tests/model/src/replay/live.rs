@@ -1,4 +1,4 @@
-//! The recording played to a driver.
+//! Plays a recording to a driver.
 
 use super::{Answer, Exchange, Recording, describes_the_card, word};
 use bareverbs_firmware_cmds::dump::opcode_name;
@@ -6,15 +6,15 @@ use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::values::AccessRegister;
 use std::collections::{HashMap, VecDeque};
 
-/// Answers that are left, by what they answer, in the order of the recording.
+/// The recorded answers that are left, by the [`selector`] of their command, in the order of the recording.
 #[derive(Debug)]
 pub(crate) struct Replay(HashMap<Vec<u8>, VecDeque<Answer>>);
 
-/// What becomes of a command.
+/// The treatment of a command.
 pub(crate) enum Verdict {
     /// It is not executed, as the card refused it, and this is the answer.
     Refuse(Vec<u8>),
-    /// It is executed, and the card did that with success.
+    /// It is executed. The card executed it, too, and this is its answer.
     Execute(Vec<u8>),
     /// It is sent back unexecuted with this delivery status.
     Undelivered(u8),
@@ -39,18 +39,18 @@ impl Replay {
         Self(left)
     }
 
-    /// How many answers are left.
+    /// The number of answers that are left.
     pub(crate) fn left(&self) -> usize {
         self.0.values().map(VecDeque::len).sum()
     }
 
-    /// An answer was not used.
+    /// Puts an answer back that was not used.
     pub(crate) fn put_back(&mut self, opcode: u16, input: &[u8], card: Vec<u8>) {
         let left = self.0.entry(selector(opcode, input)).or_default();
         left.push_front(Answer::Bytes(card));
     }
 
-    /// What the card did about this command, if there is a record left.
+    /// Takes the card's treatment of this command, if there is a record left.
     pub(crate) fn next(&mut self, opcode: u16, input: &[u8]) -> Option<Verdict> {
         let answer = self
             .0
@@ -65,8 +65,8 @@ impl Replay {
     }
 }
 
-/// What a command has to have in common with the recorded one: opcode and `op_mod`; all of it, where the answer describes the
-/// card and so depends on what is asked; the register's number, where one is written.
+/// The bytes that a command must have in common with the recorded one: opcode and `op_mod`; all of the input, if the answer
+/// describes the card and so depends on the question; the register's number, if a register is written.
 fn selector(opcode: u16, input: &[u8]) -> Vec<u8> {
     let op_mod = word(input, 6);
     let mut key = [opcode.to_be_bytes(), op_mod.to_be_bytes()].concat();
@@ -82,8 +82,8 @@ fn selector(opcode: u16, input: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Makes the model's answer the card's: all of it where it describes the card, and where the model did not do what the card
-/// answers. Elsewhere it has the number of an object, which is the model's.
+/// Replaces the model's answer by the card's if it describes the card, and if the model did not execute the command. Any other
+/// answer has the number of an object, which is the model's.
 pub(crate) fn overlay(opcode: u16, card: &[u8], executed: bool, output: &mut [u8]) {
     let refused = output.first().is_some_and(|&status| status != 0);
     if executed && refused {

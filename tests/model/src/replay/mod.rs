@@ -1,6 +1,7 @@
 //! A card's recorded commands, played again in both directions.
 //!
-//! A [`Recording`] is what a driver asked a card and what the card answered, from the log of either driver ([`trace`]).
+//! A [`Recording`] has a driver's commands and the card's answers, read from the log of Linux's driver or of this one
+//! ([`trace`]).
 //!
 //! * Played **to a driver** ([`Model::replay`](crate::Model::replay)), the model answers with what the card answered: command by
 //!   command, matched by opcode, `op_mod` and, where the answer describes the card, all else that was asked, in the order of the
@@ -25,10 +26,10 @@ use bareverbs_firmware_cmds::status::DeliveryStatus;
 use bareverbs_firmware_cmds::vport::QueryNicVportContextOut;
 use zerocopy::FromBytes;
 
-/// How a card treated a command.
+/// A card's answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// With these bytes, or as many of them as the recording has.
+    /// The bytes of the answer, as many of them as the recording has.
     Bytes(Vec<u8>),
     /// It sent the entry back unexecuted, with this delivery status.
     Undelivered(u8),
@@ -53,11 +54,11 @@ pub struct Exchange {
     pub line: usize,
     /// Opcode.
     pub opcode: u16,
-    /// What the driver sent, or as much of it as the recording has.
+    /// The driver's input, as much of it as the recording has.
     pub input: Vec<u8>,
-    /// How long the input was.
+    /// The length of the whole input.
     pub length: usize,
-    /// What came back.
+    /// The card's answer.
     pub answer: Answer,
 }
 
@@ -95,7 +96,7 @@ impl Recording {
         let Trace { commands, problems } = trace::read(text);
         let mut exchanges = Vec::new();
         for command in commands {
-            // Without what was asked, an answer says nothing.
+            // An answer without its input cannot be used.
             let Some(input) = command.input.filter(|input| input.bytes.len() >= 8) else {
                 continue;
             };
@@ -109,7 +110,7 @@ impl Recording {
                     }
                     _ => Answer::Bytes(output.bytes),
                 },
-                // It may be there, and not readable.
+                // The answer may be in lines that could not be read.
                 None if !problems.is_empty() => continue,
                 None => Answer::None,
             };
@@ -133,7 +134,7 @@ impl Recording {
         &self.exchanges
     }
 
-    /// What of the log could not be read.
+    /// The problems that were found in the log.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -167,7 +168,7 @@ impl Recording {
     }
 }
 
-/// Whether the answer to a command describes the card and its port, and is not about an object of the driver's.
+/// Returns true if the answer to a command describes the card and its port, and not an object of the driver's.
 fn describes_the_card(opcode: u16) -> bool {
     let name = opcode_name(opcode);
     Opcode::from_number(opcode) == Some(Opcode::AccessRegister)

@@ -1,9 +1,9 @@
-//! The numbers of objects: where they are in commands, and which one of the model's stands for one of the recording's.
+//! Translates the numbers of objects in commands from the recording's to the model's.
 
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind};
 use std::collections::HashMap;
 
-/// What an object is, as far as numbers are concerned: kinds with the same value share their numbers.
+/// The number space of an object: kinds of objects with the same value share their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Numbered {
     Uar,
@@ -55,8 +55,8 @@ fn numbered(field: &str) -> Option<Numbered> {
     })
 }
 
-/// Whether a field is a number that the card or the driver chose, an address, or a count of what happened: such differ from one
-/// run to the next.
+/// Returns true if a field is a number that the card or the driver chose, an address, or a counter: these differ from one run to
+/// the next.
 pub(super) fn is_arbitrary(field: &str) -> bool {
     numbered(field).is_some()
         || field == "pas"
@@ -107,7 +107,7 @@ fn each(of: &Descriptor, base: u32, visit: &mut dyn FnMut(&str, u32, u32)) {
     }
 }
 
-/// A field, if the bytes reach so far.
+/// Reads a field, if the bytes reach so far.
 fn get(bytes: &[u8], offset: u32, width: u32) -> Option<u64> {
     let end = (offset + width).div_ceil(32) as usize * 4;
     (end <= bytes.len()).then(|| layout::get(bytes, offset, width))

@@ -1,4 +1,4 @@
-//! The recording played to a model.
+//! Plays a recording to a model.
 
 use super::compare::{self, Difference};
 use super::numbers::Numbers;
@@ -17,9 +17,10 @@ use std::time::Duration;
 const PAGE: u64 = 4096;
 /// Pages of the host that the model may write.
 const MOST_PAGES: usize = 1 << 16;
-/// Longer messages are lists of pages, which are not compared.
+/// The longest message that is compared. Longer ones are lists of pages.
 const LONGEST: usize = 0x2000;
-/// Where the pages are that are given to the firmware: the recording's are the driver's, and not always complete.
+/// The address of the first page that is given to the firmware. The recorded addresses are not used, as lists of them may be
+/// incomplete.
 const GIVEN: u64 = 1 << 56;
 
 impl Recording {
@@ -52,7 +53,7 @@ impl Recording {
     }
 }
 
-/// The answers to one command.
+/// Compares the answers to one command.
 fn differences(exchange: &Exchange, input: &[u8], output: &[u8]) -> Vec<(String, String, String)> {
     let ours = output.first().copied().unwrap_or_default();
     let differ = |card: String| vec![("status".to_owned(), card, status(ours))];
@@ -62,7 +63,7 @@ fn differences(exchange: &Exchange, input: &[u8], output: &[u8]) -> Vec<(String,
         Answer::Bytes(_) if exchange.answer.status() != Some(ours) => {
             differ(status(exchange.answer.status().unwrap_or_default()))
         }
-        // The others say nothing but the number of an object, or are about objects that are made from other addresses.
+        // Other answers have only the number of an object, or describe objects that lie at other addresses here.
         Answer::Bytes(card) if ours == 0 && has_fields(exchange.opcode) => {
             compare::answers(exchange.opcode, input, card, output)
         }
@@ -85,12 +86,12 @@ struct Player {
     model: Model,
     host: Memory,
     numbers: Numbers,
-    /// How many pages the firmware got.
+    /// The number of pages that the firmware got.
     given: u64,
 }
 
 impl Player {
-    /// Switches the card on, with its command queue somewhere.
+    /// Lets the card start, with a command queue that is not used.
     fn start(&mut self) {
         self.model.config_write(&mut self.host, 4, &[6, 0]);
         self.model.advance(&mut self.host, Duration::from_secs(60));
@@ -98,7 +99,7 @@ impl Player {
         self.model.bar_write(&mut self.host, 0x14, &[0, 1, 0, 0]);
     }
 
-    /// Executes a command. The input as the model got it, and its answer.
+    /// Executes a command. Returns the input as the model got it, and the model's answer.
     fn execute(&mut self, exchange: &Exchange) -> (Vec<u8>, Vec<u8>) {
         let opcode = Opcode::from_number(exchange.opcode);
         if opcode == Some(Opcode::EnableHca) && self.model.is_enabled() {
@@ -107,7 +108,7 @@ impl Player {
             self.start();
         }
         let mut input = exchange.input.clone();
-        // What the recording lacks is zero.
+        // The part of the input that the recording lacks is zero.
         input.resize(exchange.length.min(LONGEST).max(input.len()), 0);
         input.resize(input.len().max(16), 0);
         if let Some(opcode) = opcode {
@@ -132,7 +133,7 @@ impl Player {
         if describes_the_card(exchange.opcode) || answered < 16 {
             output.resize(LONGEST, 0);
         }
-        // Contexts lie in pages of the firmware's, of which it may want more than the card did.
+        // Contexts lie in the firmware's pages. The model may need more of these than the card.
         while let Some(wanted) = self.model.execute(&mut self.host, &input, &mut output) {
             let mut give = vec![0; 16];
             give[..2].copy_from_slice(&Opcode::ManagePages.number().to_be_bytes());
@@ -152,7 +153,7 @@ impl Player {
         (input, output)
     }
 
-    /// The addresses of so many pages more.
+    /// The addresses of `count` more pages.
     fn pages(&mut self, count: u32) -> Vec<u8> {
         let first = self.given;
         self.given += u64::from(count);
@@ -161,7 +162,7 @@ impl Player {
             .collect()
     }
 
-    /// What the model's object is to the recording.
+    /// Notes the model's number of an object beside the recorded one.
     fn learn(&mut self, exchange: &Exchange, output: &[u8]) {
         let (Some(opcode), Some(card)) = (Opcode::from_number(exchange.opcode), exchange.good())
         else {

@@ -210,8 +210,8 @@ impl Device {
         }
     }
 
-    /// Executes a command and puts its answer down. How many pages it waits for, if it does; its answer is then that it has
-    /// none.
+    /// Executes a command and writes its answer. Returns the number of pages that it needs first, if any; the answer is then a
+    /// refusal.
     pub(crate) fn execute_apart(
         &mut self,
         io: &mut Io<'_>,
@@ -336,7 +336,7 @@ impl Device {
         self.function_event(io, function, pages.min(i32::MAX as u32) as i32, false);
     }
 
-    /// It goes. The firmware forgets its pages and says so, or asks this one's driver to take them back.
+    /// The other function goes away. The firmware forgets its pages and says so, or asks this one's driver to take them back.
     pub(crate) fn function_goes(
         &mut self,
         io: &mut Io<'_>,
