@@ -15,7 +15,7 @@ const TARGET: ([u8; 4], u16) = ([10, 0, 0, 1], 3260);
 const CLIENT: [u8; 4] = [10, 0, 0, 2];
 const CLIENTS: usize = 4;
 const BLOCK: usize = 4096;
-/// How often the target asks an idle client's card for a sign of life.
+/// The interval at which the target asks an idle client's card for an answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// 67 ms, and all eight tries of the target's, each of which may take four times as long.
 const ACK_TIMEOUT: u8 = 14;
@@ -105,7 +105,7 @@ fn clients(cm: &mut Cm) -> Result<()> {
         cm.connect(id, None)?;
         clients.push((id, memory));
     }
-    // As if their process were killed: the target waits for a receive, and then for any sign of life.
+    // Two clients end like killed processes. The target has a message to send to the first, and waits for one from the second.
     let (busy, memory) = clients.remove(0);
     cm.post_send(busy, 0, &memory, BLOCK + 1, REQUEST, SendFlags::SIGNALED)?;
     let _ = cm.get_send_comp(busy)?;

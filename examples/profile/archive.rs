@@ -1,4 +1,4 @@
-//! The files of a report: those of its archive, of a folder, or a single one.
+//! Reads the files of a report: those of its archive, of a folder, or a single one.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,7 +9,7 @@ use ruzstd::decoding::StreamingDecoder;
 
 use crate::Result;
 
-/// Beyond it nothing of an archive is read: compressed files can be small and not end.
+/// The number of unpacked bytes that are read of an archive: small compressed files can unpack without end.
 const LONGEST: u64 = 256 << 20;
 
 /// Reads what `devinfo --report` wrote, or its unpacked folder, or the log of a driver, or a file of dumps.

@@ -1,4 +1,4 @@
-//! A report's commands, played in both directions.
+//! Plays a report's commands in both directions.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use connectx_model::{Card, Report};
 
 use crate::Result;
 
-/// Plays a report; what is to be printed.
+/// Plays a report. Returns the text to print.
 pub(crate) fn run(report: &Report, base: Option<Card>) -> Result<String> {
     let card = report.card(base)?;
     let recording = report.recording();
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_the_card_refused_the_driver_says() {
-        // The first event queue, with a syndrome that the Snabb project saw of another command.
+        // The answer to the first CREATE_EQ gets a syndrome that the Snabb project saw of another command.
         let answer = "(0x301) OUTPUT\n000: 00000000 00000000";
         let refused = "(0x301) OUTPUT\n000: 08000000 0062bbc6";
         assert!(RECORDED.contains(answer));

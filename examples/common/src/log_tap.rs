@@ -1,4 +1,4 @@
-//! The logger of all programs: `env_logger`'s, and beside it what a thread records.
+//! The logger of all programs: `env_logger`, beside which a thread can record messages.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,11 +41,11 @@ impl Log for Tap {
     }
 }
 
-/// Makes this the logger of the process, which has one.
+/// Makes this the logger of the process.
 ///
 /// # Errors
 ///
-/// There is one already.
+/// The process has a logger already.
 pub fn install(logger: env_logger::Logger) -> Result<(), SetLoggerError> {
     let level = logger.filter();
     log::set_boxed_logger(Box::new(Tap(logger)))?;
@@ -73,7 +73,7 @@ pub fn record<T>(
     let take = Box::new(take);
     let recorder = Rc::new(Recorder { wanted, take });
     let _restore = Restore(RECORDER.with(|it| it.replace(Some(recorder))));
-    // What is not wanted by either is refused by `enabled`.
+    // `enabled` refuses the messages that neither wants.
     log::set_max_level(LevelFilter::Trace);
     work()
 }

@@ -309,7 +309,7 @@ impl Cards {
         options
     }
 
-    /// The node, at which others may look if that was asked for.
+    /// Lets the node serve a socket, if one was named.
     fn served(&self, node: Node) -> Node {
         match &self.nodes.socket {
             Some(path) => node.serve(path),

@@ -20,7 +20,7 @@ pub(crate) fn write(files: &[(&str, String)], mut to: impl Write) -> io::Result<
         tar.append_data(&mut header, format!("{FOLDER}/{name}"), text.as_bytes())?;
     }
     let tar = tar.into_inner()?;
-    // The compressor panics when it cannot write; into memory it can.
+    // The compressor panics when a write fails, so that it writes into memory.
     to.write_all(&compress_to_vec(&tar[..], CompressionLevel::Fastest))?;
     to.flush()
 }

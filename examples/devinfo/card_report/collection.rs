@@ -1,5 +1,4 @@
-//! The parts of a report while it is written: each with its text, and with what came of it. Another thread may take what is
-//! there at any time.
+//! Collects the parts of a report: the text and the result of each. Another thread may take what is there at any time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,7 +49,7 @@ struct State {
 pub(crate) struct Collection {
     started: Instant,
     state: Mutex<State>,
-    /// Says on standard error what is being done.
+    /// True if the parts are named on standard error as they begin.
     progress: bool,
 }
 
@@ -64,7 +63,7 @@ impl Collection {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of it is whole, even if the thread that made it has panicked since.
+        // No change of the state is left half done by a thread that panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,7 +72,7 @@ impl Collection {
         self.state().files.entry(file).or_default().push_str(text);
     }
 
-    /// The same, with the time since the opening before it.
+    /// The same, with the time since the report's start before the text.
     pub(crate) fn append_stamped(&self, file: &'static str, text: &str) {
         let now = self.started.elapsed();
         let (seconds, nanoseconds) = (now.as_secs(), now.subsec_nanos());
@@ -104,7 +103,7 @@ impl Collection {
         state.current = state.current.filter(|current| *current != part);
     }
 
-    /// One part; what it returns if nothing has stopped it.
+    /// Runs one part. Returns its value, unless it failed.
     pub(crate) fn part<T>(
         &self,
         part: &'static str,
@@ -114,7 +113,7 @@ impl Collection {
         self.finish(part, work())
     }
 
-    /// The end of a part, by what came of it.
+    /// Notes the result of a part.
     pub(crate) fn finish<T>(&self, part: &'static str, done: Result<T>) -> Option<T> {
         match done {
             Ok(done) => {
@@ -128,13 +127,13 @@ impl Collection {
         }
     }
 
-    /// A part that is left out.
+    /// Notes that a part is left out.
     pub(crate) fn leave_out(&self, part: &'static str, why: &str) {
         self.end(part, Outcome::NotTried(one_line(why)));
     }
 
-    /// All files as they are now, `parts.txt` the last one, and how many parts failed. `why` is what ended the report before
-    /// its end.
+    /// All files as they are now, `parts.txt` the last one, and the number of parts that failed. `why` is the reason if the report
+    /// ended early.
     pub(crate) fn files(&self, why: Option<&str>) -> (Vec<(&'static str, String)>, usize) {
         let State {
             mut files,
@@ -167,7 +166,7 @@ fn line(part: &str, outcome: &Outcome) -> String {
     }
 }
 
-/// The files have a line for each thing, and a message of several lines would be several.
+/// Joins the lines of a message: the files have one line for each entry.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The recorded commands, read back from their text.
+//! Reads the recorded commands back from their text.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bareverbs::verbs::firmware_cmds::dump::{Direction, Line};
 /// One direction of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dump {
-    /// When its first and its last line were written.
+    /// The times at which its first and its last line were written.
     pub(crate) times: [Duration; 2],
     pub(crate) slot: Option<u32>,
     pub(crate) opcode: u16,

@@ -1,4 +1,4 @@
-//! The firmware's answers: capabilities, contexts, registers, the module. Nothing is changed by asking.
+//! Asks the firmware for capabilities, contexts, registers and the module's memory. No question changes anything on the card.
 
 use std::fmt::Write;
 
@@ -84,7 +84,7 @@ pub(crate) fn init_segment<P: Platform>(platform: &P, collection: &Collection) -
     }
 }
 
-/// All of the health buffer; `when` says in which place of the report.
+/// Reads all of the health buffer. `when` names the place in the report.
 pub(crate) fn health<P: Platform>(platform: &P, when: &str, collection: &Collection) -> Result<()> {
     let buffer = read_health(platform);
     let mut text = dump(&format!("health buffer, {when}"), &buffer.0);
@@ -119,7 +119,7 @@ pub(crate) fn health<P: Platform>(platform: &P, when: &str, collection: &Collect
 /// Types of capabilities that are asked for.
 const CAPABILITY_TYPES: u16 = 0x40;
 
-/// Every group of capabilities, those of unknown types as well.
+/// Asks for every group of capabilities, those of unknown types as well.
 pub(crate) fn capabilities<P: Platform>(
     device: &Device<'_, P>,
     collection: &Collection,
@@ -156,7 +156,7 @@ fn ask<P: Platform, C: Command>(
     }
 }
 
-/// The special contexts, the interface's version, the board.
+/// Asks for the special contexts, the interface's version, and the board.
 pub(crate) fn contexts<P: Platform>(device: &Device<'_, P>, collection: &Collection) -> Result<()> {
     let issi = ask(device, "QUERY_ISSI", &QueryIssiIn::new(), 0)?;
     collection.append("contexts.txt", &issi);
@@ -175,7 +175,7 @@ pub(crate) fn contexts<P: Platform>(device: &Device<'_, P>, collection: &Collect
     Ok(())
 }
 
-/// The port: its contexts, and what the driver makes of them.
+/// Asks for the port's contexts, and adds the driver's reading of them.
 pub(crate) fn port<P: Platform>(device: &Device<'_, P>, collection: &Collection) -> Result<()> {
     let append = |text: &str| collection.append("port.txt", text);
     let state = QueryVportStateIn::new();
@@ -254,7 +254,7 @@ fn asked_registers() -> Vec<Asked> {
     for proto in [1, 4] {
         all.push(plain(RegisterId::Ptys, 0x40, &[LOCAL_PORT, (3, proto)]));
     }
-    // PDDR: what the port is doing, and why there is no link.
+    // PDDR has the port's activity, and the reason if there is no link.
     for page in [0, 1] {
         all.push(("PDDR", 0x5031, 0x100, vec![LOCAL_PORT, (7, page)]));
     }
@@ -272,7 +272,7 @@ fn asked_registers() -> Vec<Asked> {
         .collect()
 }
 
-/// Registers as they are. What this function does not have is refused.
+/// Reads registers. The firmware refuses those that this function does not have.
 pub(crate) fn access_registers<P: Platform>(
     device: &Device<'_, P>,
     collection: &Collection,
@@ -300,7 +300,7 @@ pub(crate) fn access_registers<P: Platform>(
 /// Bytes of a module's memory that are read at once: where serial numbers lie, none crosses two of these.
 const MODULE_STEP: usize = 32;
 
-/// The memory of the module or cable, as far as it says what it is.
+/// Reads the pages of the module's or cable's memory that describe it.
 pub(crate) fn module<P: Platform>(
     device: &Device<'_, P>,
     collection: &Collection,
@@ -322,7 +322,7 @@ pub(crate) fn module<P: Platform>(
         module.kind, module.vendor, module.part, module.serial
     );
     collection.append("module.txt", &text);
-    // Bit 6: measurements are there.
+    // Bit 6 says that the module measures.
     if module.kind == ModuleKind::Sfp && page[92] & 0x40 != 0 {
         read(ModuleAddress::High, "module memory, address 0x51, page 0")?;
     }

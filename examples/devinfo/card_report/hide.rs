@@ -1,6 +1,6 @@
 //! Replaces what identifies a card or its owner: MAC addresses, GUIDs, serial numbers. The same original has the same
 //! replacement everywhere in a report, in text as well as in dumps, and another one in the next report. The maker's part
-//! of an address stays, as does what kind of a GUID it is.
+//! of an address and the form of a GUID stay.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ const GUID_MIDDLE: [u8; 2] = [0x03, 0x00];
 const LOCAL: u8 = 2;
 
 impl Identifiers {
-    /// So many bytes that follow from these, and from nothing else that leaves this process.
+    /// `N` bytes that depend on these bytes, and on a key that does not leave this process.
     fn noise<const N: usize>(&self, of: &[u8]) -> [u8; N] {
         let mut noise = [0; N];
         for (at, byte) in noise.iter_mut().enumerate() {
@@ -37,7 +37,7 @@ impl Identifiers {
         let [n0, n1, n2, n3, n4] = self.noise(&mac);
         match a & LOCAL {
             0 => [a, b, c, n2, n3, n4],
-            // Nothing of it is a maker's.
+            // No part of the address is a maker's.
             _ => [a, n0, n1, n2, n3, n4],
         }
     }
@@ -57,9 +57,9 @@ impl Identifiers {
         self.pairs.insert(original.into(), replacement.into());
     }
 
-    /// A MAC address, and the interface identifier that IPv6 makes of it.
+    /// Adds a MAC address, and the interface identifier that IPv6 makes of it.
     pub(crate) fn mac(&mut self, mac: [u8; 6]) {
-        // No address, or one of many hosts.
+        // The address is empty, or one of a group.
         if mac == [0; 6] || mac[0] & 1 != 0 {
             return;
         }
@@ -68,18 +68,18 @@ impl Identifiers {
         self.guid([a ^ LOCAL, b, c, 0xff, 0xfe, d, e, f]);
     }
 
-    /// A GUID, or the half of a GID or an IPv6 address that may be one.
+    /// Adds a GUID, or the half of a GID or an IPv6 address that may be one.
     pub(crate) fn guid(&mut self, guid: [u8; 8]) {
         if guid != [0; 8] && guid != [0xff; 8] {
             self.insert(&guid, &self.replaced_guid(guid));
         }
     }
 
-    /// A serial number as text, with what fills it up.
+    /// Adds a serial number in text, which may be padded.
     pub(crate) fn serial(&mut self, serial: &[u8]) {
         let text = serial.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = text.trim_ascii();
-        // Fewer characters tell nothing, and are found where they are none.
+        // Fewer characters identify no card, and would be found by chance elsewhere.
         if text.len() < 4 {
             return;
         }
@@ -165,12 +165,12 @@ fn notations(bytes: &[u8]) -> Vec<String> {
         for (len, between) in [(1, ":"), (1, "-"), (1, " "), (2, ":"), (2, "."), (8, "")] {
             texts.push(joined(len, between));
         }
-        // As Rust shows an array of bytes.
+        // Rust prints an array of bytes in this form.
         let decimal: Vec<String> = bytes.iter().map(u8::to_string).collect();
         texts.push(decimal.join(", "));
     }
     if bytes.len() == 8 {
-        // As a number, and as the end of an IPv6 address.
+        // These are the forms of a number, and of the end of an IPv6 address.
         texts.push(joined(8, "").trim_start_matches('0').into());
         let number = bytes
             .iter()
@@ -215,7 +215,7 @@ impl Replacements {
         found.map(|(old, new)| (&**old, &**new))
     }
 
-    /// In bytes, which stay as many. Returns whether there was any.
+    /// Replaces in bytes, whose number stays the same. Returns true if there was anything to replace.
     fn in_bytes(&self, bytes: &mut [u8]) -> bool {
         let (mut at, mut any) = (0, false);
         while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
@@ -230,7 +230,7 @@ impl Replacements {
         any
     }
 
-    /// In text, whichever case it is in.
+    /// Replaces in text, in upper and in lower case.
     fn in_text(&self, text: &str) -> String {
         let lower = text.to_ascii_lowercase();
         let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
@@ -313,7 +313,7 @@ impl Run {
             .is_none_or(|first| first + self.bytes.len() == row.offset)
     }
 
-    /// Writes them with replacements.
+    /// Writes the rows with replacements.
     fn write(&mut self, replacements: &Replacements, to: &mut String) {
         let Self { lines, bytes } = std::mem::take(self);
         let mut new = bytes.clone();
@@ -345,7 +345,7 @@ impl Run {
     }
 }
 
-/// Signs what was signed in a command: the queue entry and each block.
+/// Computes the signatures of a command again, of the queue entry and of each block, if the old ones were valid.
 fn sign(old: &[u8], new: &mut [u8]) {
     const ENTRY: usize = CommandQueueEntry::SIZE;
     let (Some((old_entry, old)), Some((new_entry, new))) = (
@@ -402,7 +402,7 @@ mod tests {
         let eui = [&[0x26, 0x8a, 0x07, 0xff, 0xfe][..], &mac[3..]].concat();
         let old = [&[0x26, 0x8a, 0x07, 0xff, 0xfe][..], &MAC[3..]].concat();
         assert_eq!(known.pairs[&old], eui);
-        // Another report has others.
+        // Another report has other replacements.
         assert_ne!(identifiers().pairs[&MAC[..]], *mac);
     }
 
@@ -447,7 +447,7 @@ mod tests {
         let (old, new): (Vec<_>, Vec<_>) = (text.lines().collect(), hidden.lines().collect());
         assert_eq!((old.len(), hidden.len()), (new.len(), text.len()));
         for (at, (old, new)) in old.iter().zip(&new).enumerate() {
-            // What is behind a gap belongs to nothing before it.
+            // Rows behind a gap do not continue those before it.
             assert_eq!(old == new, [0, 1, 2, 4].contains(&at), "{old} {new}");
         }
         assert!(

@@ -1,4 +1,4 @@
-//! The host's side of a function: PCI, the IOMMU, the kernel. Only files are read.
+//! Reads the host's side of a function: PCI, the IOMMU, the kernel. It only reads files.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,7 @@ use bareverbs_vfio::{PciAddress, VfioDevice};
 use super::super::Result;
 use super::hide::Identifiers;
 
-/// One file of sysfs or procfs, without what ends it.
+/// Reads one file of sysfs or procfs, without the white space at its end.
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&text).trim_end().to_owned())
@@ -215,7 +215,7 @@ fn dword(config: &[u8], at: usize) -> Option<u32> {
 /// The extended capability "device serial number" (PCI Express 3.0, 7.12), in the order in which it is written.
 fn device_serial_number(config: &[u8]) -> Option<[u8; 8]> {
     let mut at = 0x100;
-    // As many capabilities as there is space for, so that a chain without an end has one.
+    // The loop ends after as many capabilities as there is space for, even if the chain does not.
     for _ in 0..960 {
         let header = dword(config, at)?;
         if header & 0xffff == 3 {
@@ -246,7 +246,7 @@ fn vpd_fields(vpd: &[u8]) -> Vec<(String, Vec<u8>)> {
             let (value, behind) = more.split_at(usize::from(*len).min(more.len()));
             data = behind;
             let keyword = String::from_utf8_lossy(&[*a, *b]).into_owned();
-            // A checksum, and what is free.
+            // RV is a checksum, and RW is free space.
             if !matches!(&*keyword, "RV" | "RW") {
                 fields.push((keyword, value.into()));
             }
@@ -308,10 +308,10 @@ mod tests {
         config[0x100..0x104].copy_from_slice(&0x1401_0001_u32.to_le_bytes());
         config[0x140..0x144].copy_from_slice(&0x0001_0003_u32.to_le_bytes());
         config[0x144..0x14c].copy_from_slice(&[0x45, 0x23, 0xb1, 0, 3, 7, 0x8a, 0x24]);
-        // As lspci shows it: 24-8a-07-03-00-b1-23-45.
+        // lspci shows it as 24-8a-07-03-00-b1-23-45.
         let serial = [0x24, 0x8a, 0x07, 0x03, 0x00, 0xb1, 0x23, 0x45];
         assert_eq!(device_serial_number(&config), Some(serial));
-        // A chain that leads back, and one that leads out.
+        // These chains lead back, and out of the space.
         config[0x140..0x144].copy_from_slice(&0x1001_0001_u32.to_le_bytes());
         assert_eq!(device_serial_number(&config), None);
         config[0x140..0x144].copy_from_slice(&0xffe1_0001_u32.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Identifiers in the answers of recorded commands.
+//! Finds identifiers in recorded commands and their answers.
 
 use bareverbs::verbs::firmware_cmds::dump::Direction;
 use bareverbs::verbs::firmware_cmds::opcode::Opcode;
@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 use super::dumps;
 use super::hide::Identifiers;
 
-/// Finds those that commands have brought, in either direction.
+/// Adds the identifiers that commands carried, in either direction.
 pub(crate) fn find(commands: &str, known: &mut Identifiers) {
     for dump in dumps::read(commands) {
         let message = dump.message();

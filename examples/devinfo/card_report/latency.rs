@@ -15,7 +15,7 @@ const COLUMNS: [&str; 8] = [
     "<1us", "<10us", "<100us", "<1ms", "<10ms", "<100ms", "<1s", "more",
 ];
 
-/// A histogram for each opcode: from the end of the input's dump to the begin of the output's.
+/// A histogram for each opcode, of the time from the end of the input's dump to the beginning of the output's.
 pub(crate) fn table(commands: &str) -> String {
     let mut by_opcode: BTreeMap<u16, (Vec<Duration>, usize)> = BTreeMap::new();
     let dumps = dumps::read(commands);

@@ -46,14 +46,14 @@ pub(crate) struct Function<O> {
     pub(crate) name: String,
     /// The address, if it is a PCI function of this machine.
     pub(crate) address: Option<PciAddress>,
-    /// Opens it, with so many interrupt vectors, and says what there is to say of that.
+    /// Opens it with this number of interrupt vectors.
     pub(crate) open: O,
 }
 
 /// A function that was opened.
 pub(crate) struct Opened<P> {
     pub(crate) platform: P,
-    /// For `vfio.txt`.
+    /// The text of `vfio.txt`.
     pub(crate) text: String,
     /// MSI-X vectors of the function, if known.
     pub(crate) vectors: Option<u32>,
@@ -92,7 +92,7 @@ impl Report {
         *self.look.lock().unwrap_or_else(PoisonError::into_inner) = look;
     }
 
-    /// Reads what a function says that was interrupted.
+    /// Reads the health buffer of a function whose report was interrupted.
     pub(crate) fn interrupted(&self) {
         let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = look.as_ref() {
@@ -142,7 +142,7 @@ pub(crate) fn run<P: Shared, O: Fn(u16) -> Result<Opened<P>> + Sync>(
     identify: bool,
 ) -> Result<()> {
     let shown = path.display();
-    // Before the card is touched.
+    // The file is created before the card is touched.
     let file = File::create(path).map_err(|error| format!("{shown}: {error}"))?;
     let report = Arc::new(Report::new(true));
     let (ended, end) = mpsc::channel();
@@ -165,7 +165,7 @@ pub(crate) fn run<P: Shared, O: Fn(u16) -> Result<Opened<P>> + Sync>(
         let collected = report.clone();
         let worker = scope.spawn(move || {
             collect(function, &collected);
-            // The one that waits is gone only if the process ends.
+            // The receiver is gone only if the process ends.
             let _ = ended.send(End::Done);
         });
         loop {
@@ -180,7 +180,7 @@ pub(crate) fn run<P: Shared, O: Fn(u16) -> Result<Opened<P>> + Sync>(
                     if let Err(error) = write(Some(&format!("interrupted by {name}"))) {
                         eprintln!("devinfo: {error}");
                     }
-                    // The function is given back by the kernel.
+                    // The kernel gives the function back.
                     std::process::exit(128 + signal);
                 }
                 Ok(End::Done) => return write(None),
@@ -282,7 +282,7 @@ fn parts<P: Shared, O: Fn(u16) -> Result<Opened<P>>>(function: &Function<O>, rep
             })
         });
     } else {
-        // It would wait as long as bring-up did, twice.
+        // The test would wait twice as long as bring-up did.
         collection.leave_out("conformance", "bring-up failed");
     }
     collection.part("latency", || {

@@ -1,4 +1,4 @@
-//! Reports of models that are well and of models that are not, unpacked again.
+//! Reports of models that work and of models that fail, unpacked again.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn each_card_shows_all_of_itself() {
             let title = format!("## QUERY_HCA_CAP {title}\n000: ");
             assert!(text.contains(&title), "{name}: {title}");
         }
-        // Of types that the model does not have, that they were asked for.
+        // The report asked for types that the model does not have.
         assert!(text.contains("# QUERY_HCA_CAP unknown (capability type 62), current: refused: "));
         let health = &files["health.txt"];
         assert!(
@@ -120,7 +120,7 @@ fn digits(text: &str) -> String {
 
 #[test]
 fn nothing_identifies_the_card_unless_it_is_to() {
-    // Of the model's module.
+    // This is the serial number of the model's module.
     let serial = "BV000001";
     for infiniband in [false, true] {
         let mut card = model(Card::ConnectX5);
@@ -147,7 +147,7 @@ fn nothing_identifies_the_card_unless_it_is_to() {
         }
         if !infiniband {
             wanted.extend([hex(&MAC), reversed(&MAC), "40175253136197".into()]);
-            // As part of an IPv6 address.
+            // An IPv6 address has these forms.
             wanted.extend(["268a07fffeb12345".into(), "268a7fffeb12345".into()]);
         }
         for text in wanted {
@@ -156,7 +156,7 @@ fn nothing_identifies_the_card_unless_it_is_to() {
             }
             found += usize::from(whole.values().any(|file| digits(file).contains(&text)));
         }
-        // Serial number in two ways, GUIDs, on Ethernet also the MAC address.
+        // These are the serial number in two forms, the GUIDs, and on Ethernet the MAC address.
         assert!(found >= if infiniband { 4 } else { 5 }, "{found}");
         let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&whole), names(&hidden));
@@ -167,7 +167,7 @@ fn nothing_identifies_the_card_unless_it_is_to() {
 /// The report of a card with this fault.
 fn with_fault(fault: impl FnOnce(&mut connectx_model::Model)) -> Files {
     let files = report(model(Card::ConnectX5), fault);
-    // These are there whatever happens.
+    // Every report has these files.
     for file in ["about.txt", "init-segment.txt", "health.txt", "latency.txt"] {
         assert!(!files[file].is_empty(), "{file}");
     }
@@ -305,11 +305,11 @@ fn an_interrupted_card_is_asked_for_its_health() {
     assert!(files["health.txt"].contains("# synd 0x7\n"), "{files:?}");
 }
 
-/// What `profile --from` makes of it is the card that it is of.
+/// `profile --from` makes of a report the card that it describes.
 #[test]
 fn a_report_makes_the_card_again() {
     for &card in Card::ALL {
-        // Of a card that is well it takes long; those of two say enough.
+        // The report of a card that comes up takes long, so that only two cards make one.
         let both = matches!(card, Card::ConnectX4Lx | Card::BlueFieldEcpf);
         for fails in [true, false].into_iter().take(1 + usize::from(both)) {
             let files = report(model(card), |model| {
@@ -328,7 +328,7 @@ fn a_report_makes_the_card_again() {
             let read = connectx_model::Report::new(card.name(), files).unwrap();
             let made = read.card(Some(card)).unwrap().config(1);
             let mut original = Model::card(card, 1);
-            // As `collected` has it.
+            // `collected` says 16 vectors.
             original.msix_vectors = 16;
             let [made, original] = [made, original].map(|card| format!("{card:#?}"));
             for (made, original) in made.lines().zip(original.lines()) {

@@ -27,7 +27,7 @@ const SIZES: [usize; 14] = [
     0, 1, 3, 63, 64, 255, 256, 257, 4095, 4096, 4097, 65_535, 1_000_000, LARGEST,
 ];
 
-/// Takes the lines that the test says.
+/// The function that prints the test's lines.
 pub(crate) type Print<'a> = &'a dyn Fn(&str);
 
 /// Executes one step and prints its result; the following steps need it.
@@ -66,7 +66,7 @@ struct Loopback {
     path: AhAttr,
 }
 
-/// The whole test, step by step. What had to be left out, if nothing failed.
+/// Runs the whole test, step by step. Returns what had to be left out, if no step failed.
 pub(crate) fn run<P: Platform>(
     print: Print<'_>,
     open: impl FnOnce() -> Result<P>,
