@@ -218,7 +218,7 @@ fn refused_as_stale_and_tried_again() {
     world.run(world.now + 10 * MS);
     assert_eq!(world.events(0), [Seen::Rejected(10, vec![])]);
     assert_eq!(world.nodes[0].state(second), Ok(State::Timewait));
-    // It rests; the end of that is an event.
+    // The attempt rests, and the end of the rest is an event.
     let wait = Duration::from_millis(300);
     world.nodes[0].rest(world.now, second, wait).unwrap();
     world.seen[0].clear();

@@ -146,7 +146,7 @@ fn an_infiniband_function_needs_no_roce() {
 
 #[test]
 fn both_software_interfaces_work() {
-    // As Linux's driver (`mlx5_core_set_issi`): any refusal of QUERY_ISSI, and an answer without any, is interface 0.
+    // Linux's driver (`mlx5_core_set_issi`) takes any refusal of QUERY_ISSI, and an answer without any bit, for interface 0.
     let cases: [(u32, Option<Status>, Option<u8>); 7] = [
         (0b11, None, Some(1)),
         (0b10, None, Some(1)),

@@ -1,4 +1,4 @@
-//! A command without an answer is spoken of after a second, with what the device's health is.
+//! A command without an answer is logged after a second, with the device's health.
 
 mod support;
 

@@ -257,7 +257,7 @@ fn several_functions_are_kept_apart() {
     fake.event(page_request(5, 8));
     run(&fake, &device);
     assert_eq!(device.pages_given(), 36);
-    // Of a function that never had any there is nothing to release, and this function itself is not gone.
+    // A function that never had pages has none to release, and the driver's own function is not gone.
     for other in [9, 0] {
         fake.event(Event::PageRequest {
             function_id: other,

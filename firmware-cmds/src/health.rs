@@ -1,4 +1,4 @@
-//! The health buffer: what the firmware leaves behind when something is wrong with it, as numbers and in words.
+//! The health buffer, in which the firmware reports a problem of its own: as numbers and in words.
 
 use crate::layout::layout;
 use crate::numbered::numbered;
@@ -27,7 +27,7 @@ layout! {
 numbered! {
     /// The health syndrome ([`HealthBuffer::synd`]).
     ///
-    /// The numbers are `MLX5_INITIAL_SEG_HEALTH_SYNDROME_*` of `mlx5_ifc.h`, with 0x11 and what they mean from the
+    /// The numbers are `MLX5_INITIAL_SEG_HEALTH_SYNDROME_*` of `mlx5_ifc.h`. Number 0x11 and the descriptions are from the
     /// manual's table of the health buffer.
     pub enum HealthSyndrome: u8, words {
         /// Nothing is wrong.
@@ -95,7 +95,7 @@ numbered! {
         Notice = 5, "NOTICE";
         /// A message.
         Info = 6, "INFO";
-        /// For those who look for errors.
+        /// A message for debugging.
         Debug = 7, "DEBUG";
     }
     /// All of them, the gravest first.
@@ -117,13 +117,13 @@ impl HealthBuffer {
         buffer
     }
 
-    /// Whether it was read from a device that is not there: no firmware has version 0xffffffff.
+    /// Returns true if it was read from a device that is not there: no firmware has version 0xffffffff.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.fw_version() == crate::init_segment::VANISHED
     }
 
-    /// Whether the firmware reports a problem.
+    /// Returns true if the firmware reports a problem.
     #[must_use]
     pub const fn has_problem(&self) -> bool {
         self.synd() != 0
@@ -135,7 +135,7 @@ impl HealthBuffer {
         HealthSyndrome::from_number(self.synd())
     }
 
-    /// How grave it is; an error, as Linux's driver has it, if the firmware does not say.
+    /// The severity; an error, as in Linux's driver, if the firmware does not say.
     #[must_use]
     pub const fn level(&self) -> Severity {
         match Severity::from_number(self.severity()) {

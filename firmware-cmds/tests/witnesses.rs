@@ -1,5 +1,5 @@
-//! Rung 0, where its witnesses differ: the newest of Linux's headers from the oldest, rdma-core's copy from both, and mstflint's
-//! database of registers from the headers. Each difference in what this crate names is listed with the choice taken.
+//! The differences between the witnesses of rung 0: the newest of Linux's headers and the oldest, rdma-core's copy and both, and
+//! mstflint's database of registers and the headers. Each difference in what this crate names is listed with the choice taken.
 
 mod table;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use table::{Row, named, oldest, others, registers};
 
-/// Whose place a field has here.
+/// The header whose place a field has here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rules {
     /// The oldest header's, which is that of every header before the change.
@@ -19,7 +19,8 @@ enum Rules {
     Newest,
 }
 
-/// Where the newest header has a field elsewhere than the oldest: structure, field or nothing for the size, who rules, why.
+/// The fields at other places in the newest header than in the oldest: structure, field (empty for the size), the one that
+/// rules, the reason.
 const MOVED: &[(&str, &str, Rules, &str)] = &[
     (
         "cmd_hca_cap",
@@ -89,7 +90,7 @@ const MOVED: &[(&str, &str, Rules, &str)] = &[
     ),
 ];
 
-/// Where rdma-core's copy has a field elsewhere than Linux's headers, which rule: Linux's driver reads these.
+/// The fields at other places in rdma-core's copy than in Linux's headers. The latter rule: Linux's driver reads them.
 const RDMA_CORE: &[(&str, &str, &str)] = &[
     (
         "cmd_hca_cap",
@@ -137,8 +138,8 @@ const RDMA_CORE: &[(&str, &str, &str)] = &[
     ("init2init_qp_in", "", "with the extension at the end"),
 ];
 
-/// Where mstflint has a register otherwise than the headers, whose place a field has here: Linux's driver runs on cards with
-/// these sizes and fields.
+/// The registers in which mstflint differs from the headers. The headers rule: Linux's driver runs on cards with their sizes
+/// and fields.
 const MSTFLINT: &[(&str, &str, &str)] = &[
     (
         "ptys_reg",
@@ -216,7 +217,7 @@ const MSTFLINT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Past the test harness, which keeps the output of passing tests to itself.
+/// Prints a line past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -301,7 +302,7 @@ fn where_rdma_core_differs_from_linux_is_listed() {
     assert!(agreed > 10, "{agreed}");
 }
 
-/// How mstflint has a field: under its name, under another one at the same place, or as part of something larger.
+/// The form of a field in mstflint: under its name, under another one at the same place, or as part of something larger.
 enum There {
     Named,
     Other(&'static str),

@@ -151,7 +151,7 @@ impl Engine<'_> {
 
     /// Lets an attempt rest that was refused as [stale](RejectReason::STALE_CONNECTION): after `wait` comes
     /// [`TimewaitExit`](super::EventKind::TimewaitExit), and [`retry`](Self::retry) may follow. The other end drops its old
-    /// connection meanwhile. An error if that is one of this end, so that the refusal was right.
+    /// connection meanwhile. It is an error if this end still has the connection, so that the refusal was right.
     pub fn rest(&mut self, now: Duration, id: ConnectionId, wait: Duration) -> Result<(), CmError> {
         let index = self.in_state(id, "rest", &[State::Timewait])?;
         let qpn = self.slots[index].local_qpn;

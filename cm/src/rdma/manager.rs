@@ -43,8 +43,8 @@ pub struct Config {
     /// The largest path MTU to ask for, as far as the port has it. The manager does not know the MTU of the path
     /// to a peer: Linux derives its own from the network interface (1500 bytes: a path MTU of 1024) and refuses more.
     pub max_path_mtu: Mtu,
-    /// How often an attempt that is refused as stale is made again: the first time after half a second, and each further time
-    /// after twice as long.
+    /// The number of times that an attempt is made again which is refused as stale: the first time after half a second, and each
+    /// further time after twice as long.
     pub stale_retries: u8,
     /// Keep a trace of the messages ([`RdmaCm::next_trace`]).
     pub trace: bool,
@@ -136,7 +136,7 @@ pub struct RdmaCm<'s, 'd, P: Platform, R> {
     /// A call on a synchronous id returns at once: its outcome is waited for elsewhere.
     pub(crate) waits_elsewhere: bool,
     pub(crate) watched: Option<Watch>,
-    /// When to look at the ids with keep-alives.
+    /// The time of the next look at the ids with keep-alives.
     #[cfg(feature = "keep-alive")]
     pub(crate) keep_alive_at: Option<Duration>,
 }

@@ -128,7 +128,7 @@ pub struct Device<'s, P: Platform> {
     pub(crate) steering: SteeringUse,
     /// Whether there is a GSI queue pair: the port has one QP1.
     pub(crate) gsi_taken: AtomicBool,
-    /// What is allocated of the memory on the device.
+    /// The pages of the device's memory that are allocated.
     pub(crate) dm_pages: DmPages,
     /// The set of counters that queue pairs count in which go to INIT; 0 for none.
     pub(crate) counter_set: AtomicU8,
@@ -241,7 +241,7 @@ impl<'s, P: Platform> Device<'s, P> {
         &self.capabilities
     }
 
-    /// The health buffer, read now: what the firmware says that is wrong with it.
+    /// Reads the health buffer, in which the firmware reports its own problems.
     pub fn health(&self) -> HealthBuffer {
         health::read_health(&self.platform)
     }
@@ -281,7 +281,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
     }
 
-    /// The flight recorder that it was opened with: what happened to it.
+    /// The flight recorder that the device was opened with.
     pub fn recorder(&self) -> Option<&'s FlightRecorder> {
         self.recorder
     }

@@ -435,7 +435,7 @@ impl<'s, P: Platform> Device<'s, P> {
                 .map(Some),
             false => Ok(None),
         };
-        // A courtesy, of which Linux's driver does not even look at the answer.
+        // The device does not need this command, and Linux's driver does not look at its answer.
         let version = match version.map_or(Ok(()), |version| self.carried_out(version)) {
             Err(error) if matches!(error.failure, CommandFailure::Status { .. }) => {
                 log::warn!("sending the driver's version: {error}");
@@ -514,7 +514,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let mut dealloc = DeallocUarIn::new();
         dealloc.set_uar(uar.number());
         match self.execute_no_output(&dealloc) {
-            // It is lost until the function is reset, and nothing needs it.
+            // The page is lost until the function is reset, and nothing needs it.
             Err(error) if matches!(error.failure, CommandFailure::Status { .. }) => {
                 log::warn!("giving the page back: {error}");
                 Ok(())

@@ -235,7 +235,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
             shared,
             frames: Some(buffer),
         };
-        // Posted to when it is ready, as `EthernetReceive` has it.
+        // Buffers are posted once the queue is ready, as in `EthernetReceive`.
         forwarder.start(self.device)?;
         forwarder.post(frames);
         Ok(forwarder)

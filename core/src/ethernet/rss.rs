@@ -54,8 +54,8 @@ impl HashFields {
 /// What is computed of the fields: `rx_hash_fn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum HashFunction {
-    /// All bytes exclusive-ored, and the result inverted: of 8 bits, so that tables have 256 entries at most. Has no key. Which
-    /// entry a hash finds is not published: Linux reverses the order of the index's bits.
+    /// All bytes exclusive-ored, and the result inverted: of 8 bits, so that tables have 256 entries at most. It has no key. No
+    /// document says which entry a hash finds: Linux reverses the order of the index's bits.
     InvertedXor8 = 1,
     /// Toeplitz, as Microsoft has published it.
     #[default]
@@ -101,7 +101,7 @@ impl RssHash {
         }
     }
 
-    /// Whether a table has entries that no hash finds.
+    /// Refuses tables with entries that no hash finds.
     pub(super) fn check_table(&self, size: u32) -> Result<(), RssError> {
         /// `MLX5E_MAX_RQT_SIZE_ALLOWED_WITH_XOR8_HASH` of Linux.
         const XOR8: u32 = 256;

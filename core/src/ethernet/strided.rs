@@ -316,8 +316,8 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         Ok(receive)
     }
 
-    /// Lets a queue in reset run, and posts everything. The record is 0 while it gets ready, as
-    /// [`EthernetReceive`](super::EthernetReceive) has it.
+    /// Lets a queue in reset run, and posts everything. The record is 0 while it gets ready, as in
+    /// [`EthernetReceive`](super::EthernetReceive).
     fn start(&mut self) -> Result<(), CommandError> {
         (self.oldest, self.current, self.used) = (0, 0, 0);
         for request in 0..=self.mask {

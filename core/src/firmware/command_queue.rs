@@ -100,7 +100,7 @@ struct Slot {
     output_len: usize,
     posted: Duration,
     deadline: Duration,
-    /// It was said that it is late.
+    /// True once a message has said that it is late.
     late: bool,
     /// Its number in the flight recorder.
     record: u64,
@@ -122,7 +122,7 @@ impl Slot {
         record: 0,
     };
 
-    /// What the flight recorder has of it.
+    /// The record of the slot's command in the flight recorder.
     fn record(&self, index: u8, object: u32) -> CommandRecord {
         CommandRecord {
             opcode: self.opcode,
@@ -136,7 +136,7 @@ impl Slot {
 
 /// After this time without an answer a command is late.
 const LATE: Duration = Duration::from_secs(1);
-/// Where a command names its object, and where its answer names the one that was created.
+/// The byte at which a command names its object, and its answer the object that it created.
 const OBJECT: usize = 8;
 
 /// The object that a command, or its answer, names.
@@ -265,7 +265,7 @@ impl CommandQueue {
         self.executed
     }
 
-    /// How long a command may take.
+    /// The time that a command may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -592,7 +592,7 @@ impl CommandQueue {
     }
 }
 
-/// Says that a command has no answer yet, and how the device is.
+/// Logs that a command has no answer yet, with the device's health.
 #[cold]
 #[inline(never)]
 fn say_late<P: Platform>(
@@ -617,12 +617,12 @@ pub(crate) struct RecordedQueue<'q> {
 }
 
 impl RecordedQueue<'_> {
-    /// How long a command may take.
+    /// The time that a command may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.queue.timeout()
     }
 
-    /// As [`CommandQueue::post`].
+    /// The same as [`CommandQueue::post`].
     pub(crate) fn post<P: Platform>(
         &mut self,
         platform: &P,
@@ -643,7 +643,7 @@ impl RecordedQueue<'_> {
         Ok(ticket)
     }
 
-    /// As [`CommandQueue::finish`].
+    /// The same as [`CommandQueue::finish`].
     pub(crate) fn finish<P: Platform>(
         &mut self,
         platform: &P,
@@ -673,7 +673,7 @@ impl RecordedQueue<'_> {
         Some(result)
     }
 
-    /// Has the commands that are under way among the records, also those whose record was overwritten.
+    /// Records the commands under way again whose records were overwritten.
     #[cold]
     pub(crate) fn keep_pending(&self) {
         let Some(recorder) = self.recorder else {

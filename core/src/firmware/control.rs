@@ -438,7 +438,7 @@ impl Dispatch<'_> {
             (EventType::DctKeyViolation, Queue::Dct(dctn)) => AsyncEvent::DctKeyViolation {
                 dctn: bareverbs_firmware_cmds::numbers::Qpn::from_low_bits(dctn),
             },
-            // It is for who destroys the target.
+            // The call that destroys the target waits for the event.
             (EventType::DctDrained, Queue::Dct(dctn)) if tables.target_drained(dctn) => return,
             (what, queue) => {
                 log::debug!("event {what} for {queue:?} is not handled");

@@ -24,7 +24,7 @@ const SYNDROME: usize = HEALTH + 0x3c;
 /// needs to know soon.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A counter that stands still this long is worth a message: Linux's three looks in a row, 2 s apart.
+/// The time after which a counter that stands still is logged. Linux's driver looks three times, 2 s apart.
 const QUIET: Duration = Duration::from_secs(6);
 
 /// Whether the device has left the bus: one register read.
@@ -32,7 +32,7 @@ pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
 }
 
-/// Reads the health buffer, all of it: what the firmware says that is wrong, or what it said when it was used last.
+/// Reads all of the health buffer, which may be from the function's last use.
 #[cold]
 pub fn read_health<P: Platform>(platform: &P) -> HealthBuffer {
     let mut at = HEALTH;
@@ -60,7 +60,7 @@ pub(crate) struct Health {
     counter: u32,
     /// When the counter was last seen to move.
     moved: Duration,
-    /// That the counter stands still was logged.
+    /// True once it was logged that the counter stands still.
     quiet: bool,
     /// The syndrome's register when the problem that the firmware reported without asking for a reset was logged.
     reported: u32,

@@ -150,7 +150,7 @@ impl PageChunk {
         }
     }
 
-    /// Takes page at `iova` back; whether the firmware had it for this function.
+    /// Takes the page at `iova` back. Returns true if the firmware had it for this function.
     pub(crate) fn take_back(&self, owner: u32, iova: u64) -> bool {
         let offset = iova.wrapping_sub(self.iova.load(Relaxed));
         if !self.belongs_to(owner)
@@ -303,7 +303,7 @@ pub(crate) fn free_unused<P: Platform>(platform: &P, chunks: &[PageChunk]) {
     }
 }
 
-/// Gives the chunks of a function back that no longer exists. Returns how many of their pages the firmware had for it.
+/// Gives the chunks back of a function that no longer exists. Returns the number of their pages that the firmware had for it.
 pub(crate) fn free_of<P: Platform>(platform: &P, chunks: &[PageChunk], owner: u32) -> u32 {
     let mut pages = 0;
     for chunk in chunks.iter().filter(|chunk| chunk.belongs_to(owner)) {

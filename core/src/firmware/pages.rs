@@ -167,7 +167,7 @@ impl PageSupply {
             to_take,
             gone: false,
         };
-        // One that has none any more leaves its place.
+        // A function that has no pages any more leaves its place.
         let in_use = self.in_flight.map(|in_flight| in_flight.function);
         let free = (0..self.functions.len()).find(|&index| {
             let function = &self.functions[index];
@@ -312,7 +312,7 @@ impl PageSupply {
         if entries > in_flight.pages {
             let bad = BadOutput::TooManyPages { returned: entries };
             self.error = Some(refusal(ManagePages::Take, CommandFailure::BadOutput(bad)));
-            // No word of such an answer is worth giving up memory that the firmware may use.
+            // No part of such an answer is trusted, as the firmware may use the pages.
             log::error!("MANAGE_PAGES: {bad}: all of them are kept");
             function.to_take = 0;
             return;

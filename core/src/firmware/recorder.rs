@@ -18,12 +18,12 @@ use crate::types::wc::WcError;
 /// A firmware command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandRecord {
-    /// Which command.
+    /// The opcode.
     pub opcode: Opcode,
     /// Its modifier.
     pub op_mod: u16,
-    /// The dword at byte 8 of its input, where most commands name their object; of one that names none and was answered,
-    /// that of the answer, where the object is that it created.
+    /// The dword at byte 8 of its input, where most commands name their object. If that is 0, the same dword of the answer,
+    /// which names the object that was created.
     pub object: u32,
     /// Its slot in the command queue.
     pub slot: u8,
@@ -31,11 +31,11 @@ pub struct CommandRecord {
     pub end: Option<(Duration, Result<(), CommandFailure>)>,
 }
 
-/// What can be recorded.
+/// The kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordKind {
-    /// A device is opened: all that follows is of this one. With what the last user, or a reset, has left in the health buffer.
+    /// A device is opened, and all that follows is of this one. The health buffer is as the last user, or a reset, has left it.
     Opened(HealthBuffer),
     /// A firmware command was posted.
     Command(CommandRecord),
@@ -44,7 +44,7 @@ pub enum RecordKind {
     Event(Event),
     /// A completion with an error. Those of work requests that were flushed for an earlier one are left out.
     Completion(WcError),
-    /// The health buffer: when the firmware reports a problem, when a command got no answer, when the device failed.
+    /// The health buffer, recorded when the firmware reports a problem, a command gets no answer, or the device fails.
     Health(HealthBuffer),
     /// The device no longer works.
     Failed(DeviceError),
@@ -55,14 +55,14 @@ pub enum RecordKind {
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// When it began, on the platform's clock.
+    /// The time at which it began, on the platform's clock.
     pub at: Duration,
-    /// What it is of.
+    /// The kind, with what it says.
     pub kind: RecordKind,
 }
 
 impl Record {
-    /// To be overwritten.
+    /// A place that was not written yet.
     const EMPTY: Self = Self {
         at: Duration::ZERO,
         kind: RecordKind::Closed,
@@ -78,7 +78,7 @@ impl Record {
 
 #[derive(Debug)]
 struct Ring<R: ?Sized> {
-    /// How many were written, of which the ring holds the last.
+    /// The number of records that were written, of which the ring holds the last.
     written: u64,
     /// The number of the first one of the device that was opened last.
     opened: u64,
@@ -129,7 +129,7 @@ impl Ring<[Record]> {
 }
 
 impl FlightRecorder {
-    /// Writes a record; its number.
+    /// Writes a record, and returns its number.
     pub(crate) fn push(&self, at: Duration, kind: RecordKind) -> u64 {
         self.0.lock().push(Record { at, kind })
     }
@@ -141,7 +141,7 @@ impl FlightRecorder {
         ring.opened = ring.push(Record { at, kind });
     }
 
-    /// Writes again what a command's record says, in its place, or behind all others if that was overwritten.
+    /// Writes a command's record again, in its place, or behind all others if it was overwritten.
     pub(crate) fn update(&self, number: u64, at: Duration, mut command: CommandRecord) {
         let mut ring = self.0.lock();
         match ring.place(number) {
@@ -181,8 +181,8 @@ impl FlightRecorder {
         (opened..written).filter_map(|number| self.0.lock().place(number).copied())
     }
 
-    /// Whether the device that was opened last has failed, or has left a command without an answer: then there is
-    /// something to report.
+    /// Returns true if there is something to report: the device that was opened last has failed, or has left a command
+    /// without an answer.
     pub fn has_failure(&self) -> bool {
         self.last_device().any(|record| match record.kind {
             RecordKind::Failed(_) => true,

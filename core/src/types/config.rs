@@ -16,15 +16,15 @@ pub struct Config {
     pub initialize_timeout: Duration,
     /// How long a firmware command may take.
     pub command_timeout: Duration,
-    /// How long teardown goes on asking for pages while the firmware returns none, and waits for a disabled function to become
+    /// The time for which teardown asks for pages while the firmware returns none, and waits for a disabled function to become
     /// quiet. Each command of teardown may take [`command_timeout`](Self::command_timeout), as any other.
     pub teardown_timeout: Duration,
     /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. A caller that polls finds out within 10 ms
     /// anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for nothing
     /// else, so that this is what an idle device costs.
     pub health_interval: Duration,
-    /// For how long the health counter may stand still before the device counts as dead. By default for ever: Linux's driver only
-    /// says that it stands still, too, as messages flow on without the firmware's help, and commands have their own time.
+    /// The time that the health counter may stand still before the device counts as dead. There is no limit by default: like
+    /// Linux's driver this one only logs it, as messages flow on without the firmware, and commands have their own time.
     pub health_stall: Duration,
     /// Entries of the event queue at least; rounded up to a power of two, and raised so that every CQ of the storage
     /// can have an event in it.

@@ -47,7 +47,7 @@ pub enum DeviceError {
     },
     /// The firmware reported a fatal error and asks for a reset (`health_buffer` of the init segment).
     Fatal {
-        /// What kind, in words by [`HealthSyndrome`].
+        /// The syndrome, which [`HealthSyndrome`] has in words.
         syndrome: u8,
         /// Extended syndrome, for the vendor.
         extended: u16,

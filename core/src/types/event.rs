@@ -54,7 +54,7 @@ pub enum AsyncEvent {
     /// driver neither agrees nor objects, so that the firmware waits for it until its own time for that is over. Closing the
     /// device lets the reset happen. When it happens without that, the device has [failed](Self::DeviceFatal).
     FirmwareReset {
-        /// How far it is.
+        /// The state of the reset.
         state: SyncReset,
     },
     /// First message on a connection whose own side has not reached RTS yet.

@@ -40,7 +40,7 @@ pub struct Dm<'d, P: Platform> {
     len: usize,
     /// What the device has allocated for it.
     size: u32,
-    /// In these pages.
+    /// The pages that it takes.
     pages: Pages,
 }
 
@@ -52,12 +52,12 @@ const DM_PAGES: usize = 256;
 /// First page, and how many.
 type Pages = (usize, usize);
 
-/// Which pages of device memory this driver has something in.
+/// The pages of device memory in which this driver has allocated something, a bit each.
 #[derive(Debug, Default)]
 pub(crate) struct DmPages([AtomicU32; DM_PAGES / 32]);
 
 impl DmPages {
-    /// Sets the bit of a page, or clears it; whether it was set.
+    /// Sets or clears the bit of a page. Returns true if it was set before.
     fn set(&self, page: usize, to: bool) -> bool {
         let bit = 1 << (page % 32);
         self.0.get(page / 32).is_none_or(|word| {
@@ -102,7 +102,7 @@ impl<'d, P: Platform> Device<'d, P> {
         Ok(caps.memic().then_some(caps))
     }
 
-    /// Allocates device memory: `ibv_alloc_dm`. What is in it is not defined.
+    /// Allocates device memory: `ibv_alloc_dm`. Its contents are not defined.
     ///
     /// # Errors
     /// [`MrError::Unsupported`], [`MrError::Empty`], [`MrError::TooLong`], [`MrError::Size`] of `log_align_req`,
@@ -175,7 +175,7 @@ impl<'d, P: Platform> Device<'d, P> {
                 size: size as u32,
                 pages,
             };
-            // What the device says is input: the host reaches nothing else of the BAR through it.
+            // The device's answer is checked, so that the host reaches no other part of the BAR through it.
             let last = range + (count * DM_PAGE - size) as u64;
             return match start.is_multiple_of(DM_WORD as u64) && (range..=last).contains(&start) {
                 true => Ok(dm),

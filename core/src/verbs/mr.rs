@@ -71,7 +71,7 @@ impl Key {
         let mut command = CreateMkeyIn::new();
         let octwords = pages.div_ceil(2);
         command.set_translations_octword_actual_size(octwords as u32);
-        // The second is set where PCI Express has relaxed ordering enabled, and all that older firmware has.
+        // The second bit is set where PCI Express has relaxed ordering enabled, and is the only one of older firmware.
         let relaxed_read = caps.relaxed_ordering_read() || caps.relaxed_ordering_read_pci_enabled();
         let mkc: &mut Mkc = command.memory_key_mkey_entry_mut();
         mkc.set_access_mode_1_0(MkeyAccessMode::Mtt.low())

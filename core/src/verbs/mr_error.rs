@@ -39,7 +39,7 @@ pub enum MrError {
         /// The place.
         start: u64,
     },
-    /// What this driver has allocated leaves no room in the device memory.
+    /// The device memory has no room left beside what this driver has allocated.
     DmExhausted,
     /// What is to be registered lies outside the device memory.
     OutsideDm(OutOfRange),

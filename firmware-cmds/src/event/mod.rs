@@ -225,7 +225,7 @@ impl PortChange {
     }
 }
 
-/// How far a reset of the firmware is that all hosts of the card have to agree on, as for an update
+/// The state of a firmware reset that all hosts of the card have to agree on, as for an update
 /// (`MLX5_SYNC_RST_STATE_*` of Linux's `device.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncReset {
@@ -242,7 +242,7 @@ pub enum SyncReset {
 }
 
 impl SyncReset {
-    /// From the four low bits of the event data's fourth byte.
+    /// Reads it from the four low bits of the event data's fourth byte.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number & 0xf {
@@ -374,7 +374,7 @@ pub enum Event {
     },
     /// A reset of the firmware that all hosts have to agree on (subtype 8 of [`EventType::General`]).
     SyncReset {
-        /// How far it is.
+        /// The state of the reset.
         state: SyncReset,
     },
     /// The device failed internally.

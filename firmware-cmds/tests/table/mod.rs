@@ -1,4 +1,4 @@
-//! The tables made from the vendor's headers, from rdma-core's, and from mstflint's database.
+//! Reads the tables made from the vendor's headers, from rdma-core's, and from mstflint's database.
 
 #![allow(dead_code, reason = "each test looks at some of the tables")]
 
@@ -47,18 +47,18 @@ pub(crate) fn named(row: &Row, name: &str) -> bool {
     row.field == name || !name.is_empty() && row.field.rsplit('.').next() == Some(name)
 }
 
-/// As the oldest header has them.
+/// The layouts of the oldest header.
 pub(crate) fn oldest() -> Table {
     read(OLDEST)
 }
 
-/// As mstflint has the registers, and what it names the same.
+/// The registers of mstflint, and those of their fields that have the same names.
 pub(crate) fn registers() -> Table {
     read(REGISTERS)
 }
 
-/// What another header has elsewhere than the oldest, or the oldest has not: structure, field, and the places there, none
-/// if it is gone.
+/// The fields that another header has at another place than the oldest, or that only it has: structure, field, and the places
+/// there, none if it is gone.
 pub(crate) fn others(whose: &str) -> Vec<(&'static str, &'static str, Vec<Row>)> {
     let mut others: Vec<(&str, &str, Vec<Row>)> = Vec::new();
     for columns in lines(OTHERS).filter(|columns| columns[0] == whose) {
@@ -89,7 +89,7 @@ pub(crate) fn changed_by(whose: &str) -> Table {
     table
 }
 
-/// As the newest header has them; what it no longer names stays as in the oldest.
+/// The layouts of the newest header. Fields that it no longer names stay as in the oldest.
 pub(crate) fn newest() -> Table {
     changed_by("linux")
 }

@@ -288,7 +288,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             State::DreqSent => {}
             State::Idle => {}
-            // Over. An attempt that rests after a refusal as stale is called off.
+            // The connection is over. An attempt that rests after a refusal as stale is called off.
             State::Timewait => self.ids[index].state = IdState::Disconnect,
             // Not connected yet: there is nothing to end, but the attempt can be called off.
             _ => {

@@ -124,7 +124,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     let error = RdmaError::Unanswered(awaited);
                     self.ids.push_failure(index, EventType::Unreachable, error)
                 }
-                // The application knows since a keep-alive has failed.
+                // The application was told when a keep-alive failed.
                 #[cfg(feature = "keep-alive")]
                 Outcome::Disconnected(_) if self.ids[index].conn.probe.failed => {}
                 Outcome::Disconnected(cause) => {
@@ -149,7 +149,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::AlternateAnswered(status) => {
                     self.on_alternate_answered(now, index, status)
                 }
-                // Of an attempt that was refused as stale, and not called off since.
+                // It is that of an attempt that was refused as stale and has not been called off.
                 Outcome::TimewaitExit if self.ids[index].state == IdState::Connect => {
                     if let Err(error) = self.repeat_request(now, index) {
                         self.flush_qp(index);

@@ -16,7 +16,7 @@ use crate::rdma::verbs::objects::IdQp;
 /// The keep-alives of a connection.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    /// When the next one is due.
+    /// The time at which the next one is due.
     at: Duration,
     last: Option<KeepAlive>,
     /// One has failed, and the application was told that the connection is over.
@@ -65,7 +65,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 }
 
-/// Posts the next keep-alive, unless the last one is still on its way. False if the QP turns out to have failed.
+/// Posts the next keep-alive, unless the last one is still under way. Returns false if the QP has failed.
 fn is_alive<P: Platform>(slot: &mut IdSlot<'_, P>) -> bool {
     let Some(IdQp::Rc(qp)) = slot.objects.qp.as_mut() else {
         return true;
@@ -79,7 +79,7 @@ fn is_alive<P: Platform>(slot: &mut IdSlot<'_, P>) -> bool {
     let queue = qp.send_queue();
     let probe = &mut slot.conn.probe;
     if probe.last.is_none_or(|last| queue.is_complete(last)) {
-        // Where there is no room, work requests of the application's are under way, and one of them will fail.
+        // A full queue has work requests of the application's under way, which fail as a keep-alive would.
         probe.last = queue.post_keep_alive().ok().or(probe.last);
     }
     true

@@ -12,12 +12,12 @@ use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::CONNECT_PRIVATE_DATA_MAX;
 use crate::rdma::types::error::RdmaError;
 
-/// Before the first repetition, and doubled before each further one. The number rests (IBTA volume 1, chapter 12.9.8.3),
+/// The time before the first repetition; it doubles before each further one. The number rests (IBTA volume 1, chapter 12.9.8.3),
 /// and a DREQ of the other end reaches this one and is answered; Linux repeats one that is lost after 4 to 6 s.
 const REST: Duration = Duration::from_millis(500);
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
-    /// After a refusal as stale: lets the attempt rest. False if the application has to get the refusal.
+    /// Lets an attempt rest that was refused as stale. Returns false if the application has to get the refusal.
     ///
     /// `by_this_end`: the QP of the other end's REP is in a connection here, which is dropped now. The other end makes
     /// another QP for the next request, at once. If it was restarted each of its old connections here can have one such

@@ -264,7 +264,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 if slot.objects.has_qp() {
                     return wrong;
                 }
-                // No look at all ids with every poll.
+                // A shorter interval would have every poll look at all ids.
                 slot.options.keep_alive = interval.map(|it| it.max(Duration::from_millis(1)));
                 self.keep_alive_at = Some(Duration::ZERO);
             }

@@ -229,7 +229,7 @@ impl IdRoute {
 pub(crate) struct Connection {
     pub(crate) passive: bool,
     pub(crate) accepted: bool,
-    /// How often the request was repeated after a refusal as stale.
+    /// The number of times that the request was repeated after a refusal as stale.
     pub(crate) stale_retries: u8,
     pub(crate) id: Option<ConnectionId>,
     /// Of a datagram service: the question under way.

@@ -176,19 +176,19 @@ pub enum IdOption {
     /// `None` to keep silent. Not in librdmacm, where it is 24. A listener's goes to the ids of its requests.
     AutoMra(Option<u8>),
     /// The interval of keep-alives on the connection, `None` for none: RDMA WRITEs of no bytes, which the other end's card
-    /// answers while its program notices nothing. Not in librdmacm, where a connection on which nothing is sent outlives
-    /// the host at its other end. Of reliable connections; to be set before the QP is created. A listener's goes to the ids
-    /// of its requests. The smallest interval of all ids is how often the manager looks at them
+    /// answers while its program notices nothing. librdmacm has no such option, and there a connection on which nothing is
+    /// sent outlives the host at its other end. The option is for reliable connections, and has to be set before the QP is
+    /// created. The ids of a listener's requests inherit it. The manager looks at all ids at the smallest of their intervals
     /// ([`next_deadline`](crate::rdma::RdmaCm::next_deadline)).
     ///
-    /// Where the other end is gone, `Disconnected` with status `-ETIMEDOUT` comes, at most two intervals and the QP's
-    /// retries later (`retry_count + 1` times up to four ACK timeouts), and what was posted is flushed. It also comes where
+    /// If the other end is gone, `Disconnected` with status `-ETIMEDOUT` comes, at most two intervals and the QP's
+    /// retries later (`retry_count + 1` times up to four ACK timeouts), and what was posted is flushed. The event also comes if
     /// something that the application has posted fails. A DREQ is sent, and `TimewaitExit` comes when it is answered or has
     /// been repeated often enough.
     ///
     /// The completions of keep-alives reach no poll, but raise the event of an armed CQ. The send queue gets one place more
-    /// for them than the application asks for. In a send CQ of the application's, which needs a place more for each such
-    /// QP, they show when the application polls it. The other end has to permit WRITEs, as QPs of ids do.
+    /// for them than the application asks for. A send CQ of the application's needs a place more for each such QP, and the
+    /// manager learns of its completions when the application polls it. The other end has to permit WRITEs, as QPs of ids do.
     #[cfg(feature = "keep-alive")]
     KeepAlive(Option<Duration>),
 }

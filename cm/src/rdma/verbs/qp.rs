@@ -132,7 +132,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
         #[cfg(feature = "keep-alive")]
         if slot.options.keep_alive.is_some() && slot.id_type == IdType::Rc {
-            // The application's places are all its own.
+            // The keep-alive takes none of the application's places.
             init.cap.max_send_wr = init.cap.max_send_wr.saturating_add(1);
             let begun = self.start_sized_qp(index, pd, init);
             init.cap.max_send_wr -= 1;

@@ -412,7 +412,7 @@ impl<'d, P: Platform> Cq<'d, P> {
     }
 
     /// Takes the completions of keep-alives ([`SendQueue::post_keep_alive`](crate::SendQueue::post_keep_alive)) that come
-    /// next, and no others: for a CQ that is not polled for long. What a failure did to its QP shows in the QP's state.
+    /// next, and no others: for a CQ that is not polled for long. A failure shows in the QP's state.
     pub fn take_keep_alives(&mut self) {
         if self.slot.pending_flags.load(Acquire) == 0 {
             self.ring.get_mut().take_silent();

@@ -539,7 +539,7 @@ fn is_error(tail: TailWord) -> bool {
     tail.last().opcode() >= Opcode::RequesterError as u8
 }
 
-/// Whether a completion is of a work request whose completions are not handed out, which it frees. What went wrong is
+/// Returns true if a completion is of a work request whose completion is not handed out, and frees its place. An error is
 /// recorded.
 fn is_silent(slot: &QpSlot, qp: Option<LiveQp<'_>>, entry: Cqe, tail: TailWord) -> bool {
     let op = Opcode::from_number(tail.last().opcode());

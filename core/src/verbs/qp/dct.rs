@@ -270,7 +270,7 @@ impl<'d, P: Platform> Dct<'d, P> {
         }
         let begun = device.platform().now();
         device.until(|| {
-            // Linux's driver waits for the event. What QUERY_DCT says it asks at no time.
+            // Linux's driver waits for the event, and never asks by QUERY_DCT.
             let flags = self.object.slot.flags.load(Acquire);
             match self.query() {
                 _ if flags & DRAINED != 0 => return Some(Ok(())),

@@ -40,13 +40,13 @@ impl<P: Platform> SendQueue<'_, P, Rc> {
             self.write::<32, false, _>(wqe, (cursor, head), &request, Nothing, |wqe| {
                 put_remote::<16>(wqe, nowhere);
             });
-        // Before the device has it.
+        // This is recorded before the device has the work request.
         self.ring.wqe(cursor).record_silent(head);
         self.ring_for(behind, head.wrapping_add(1), last, true);
         Ok(KeepAlive(head))
     }
 
-    /// Whether a poll has come to its completion.
+    /// Returns true once a poll has come to its completion.
     #[must_use]
     pub fn is_complete(&self, keep_alive: KeepAlive) -> bool {
         let tail = self.slot.sq_tail.load(Acquire);
