@@ -36,7 +36,7 @@ pub const PKEY: &str = "BAREVERBS_PKEY";
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
 /// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
 pub const LOG: &str = "BAREVERBS_LOG";
-/// What goes wrong on the models, as the examples' `--fault` has it, with semicolons between several:
+/// The faults of the models, in the form of the examples' `--fault`, with semicolons between several:
 /// `loss=0.01,latency=50us;command=CREATE_QP,nth=3,status=BAD_PARAM`.
 pub const FAULT: &str = bareverbs_node::FAULT_VARIABLE;
 /// Decides which frames.

@@ -1,4 +1,4 @@
-//! Firmware commands that fail because the environment says so, as a C program meets them.
+//! A C program meets firmware commands that fail because an environment variable says so.
 
 // UNSAFETY: calls functions of C, and sets a variable before there are threads.
 #![expect(unsafe_code)]

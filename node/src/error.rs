@@ -39,9 +39,9 @@ pub enum Error {
     SameAddress(Host),
     /// The function was not opened.
     Function {
-        /// Where it is.
+        /// The function's address.
         address: PciAddress,
-        /// Why.
+        /// The error.
         source: bareverbs_vfio::OpenError,
     },
     /// The device did not come up.
@@ -76,11 +76,11 @@ pub enum Error {
         /// Why it failed.
         source: RdmaError,
     },
-    /// The node cannot be looked at there ([`Node::serve`](crate::Node::serve)).
+    /// The node cannot serve at this socket ([`Node::serve`](crate::Node::serve)).
     Serve {
         /// The socket's path.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The device did not go down.

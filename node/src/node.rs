@@ -102,8 +102,8 @@ pub const LINK_VARIABLE: &str = "BAREVERBS_LINK";
 /// LID. If it is not set, the number is the last byte of the node's IP address, or another one that a switch gives.
 pub const UNIT_VARIABLE: &str = "BAREVERBS_UNIT";
 
-/// The environment variable that says what goes wrong on device models: faults of frames and of firmware commands, as the
-/// examples' `--fault` has them, with semicolons between several.
+/// The environment variable with the faults of device models, of frames and of firmware commands, in the form of the examples'
+/// `--fault`, with semicolons between several.
 pub const FAULT_VARIABLE: &str = "BAREVERBS_FAULT";
 
 impl Options {
@@ -249,7 +249,7 @@ impl<P: Platform + Clone> Node<P> {
 
     /// Lets other programs look at the device while it is in use: what its port counts, and its QPs and CQs, by
     /// `devinfo --socket PATH --watch 1` and `--resources`, or [`inspect`](crate::inspect). Another thread answers at this
-    /// Unix socket, whose file only this user may open, by firmware commands beside the others.
+    /// Unix socket, whose file only this user may open. It asks the device by firmware commands beside those of the program.
     #[must_use]
     pub fn serve(mut self, path: impl Into<PathBuf>) -> Self
     where

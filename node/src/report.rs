@@ -1,4 +1,4 @@
-//! The flight recorder of a device, and the file that it goes to when the device has failed.
+//! The flight recorder of a device, and the file to which its records are written when the device has failed.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use bareverbs_core::{FlightRecorder, Record};
 
-/// The environment variable with the folder that reports of failed devices go to; empty for none. Without it they go where
-/// temporary files do.
+/// The environment variable with the folder for reports of failed devices; if it is empty, none are written. The default is the
+/// folder for temporary files.
 pub const REPORTS_VARIABLE: &str = "BAREVERBS_REPORTS";
 
-/// Records that are kept: bring-up with its answers, and a good while after it.
+/// The number of records that are kept: they have room for bring-up with its answers, and some hundred more.
 const RECORDS: usize = 512;
-/// Reports of one process at most: a program that opens a failing device again and again does not fill the disk.
+/// The most reports of one process: a program that opens a failing device again and again must not fill the disk.
 const MOST: u32 = 16;
 
 /// A flight recorder on the heap. If the device that was opened last has failed, or has not answered a command, dropping the
@@ -26,7 +26,7 @@ impl ReportingRecorder {
         Self(Box::default())
     }
 
-    /// What [`Storage::record`](bareverbs_core::Storage::record) takes.
+    /// The recorder for [`Storage::record`](bareverbs_core::Storage::record).
     pub(crate) fn recorder(&self) -> &FlightRecorder {
         &*self.0
     }
@@ -38,7 +38,7 @@ impl Drop for ReportingRecorder {
     }
 }
 
-/// Writes what the flight recorder has of a device to a file of its own, if the device that was opened last has failed or
+/// Writes the records of a flight recorder to a file of their own, if the device that was opened last has failed or
 /// has not answered a command. The file's name is logged, as an error, and returned.
 ///
 /// The folder is that of [`REPORTS_VARIABLE`].

@@ -17,8 +17,8 @@ const ENDED: usize = 1024;
 /// Partitions beside the first one of the port's table in which the connection manager sends at once.
 pub(crate) const PARTITIONS: usize = 2;
 
-/// [`Storage`] for a device, on the heap, with a flight recorder: if the device fails, dropping this writes what led to it to a
-/// file, whose name is logged ([`REPORTS_VARIABLE`](crate::REPORTS_VARIABLE)).
+/// [`Storage`] for a device, on the heap, with a flight recorder. If the device has failed, dropping this writes the records to
+/// a file, whose name is logged ([`REPORTS_VARIABLE`](crate::REPORTS_VARIABLE)).
 #[derive(Debug)]
 pub struct DeviceStorage {
     device: DeviceSlot,

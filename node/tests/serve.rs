@@ -77,7 +77,7 @@ fn client(cm: &mut Cm) -> Result<()> {
     Ok(())
 }
 
-/// The process, once messages go to and fro.
+/// Starts the process, and waits until messages go to and fro.
 fn start(path: &Path) -> (Child, impl BufRead) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "echo", "--nocapture"])
@@ -115,7 +115,7 @@ fn a_device_in_use_is_looked_at() {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
 
-        // Its counters move, as the data path has not stopped.
+        // The counters move, as the data path has not stopped.
         let name = "vport.received_ib_unicast.packets";
         let first = ask_counters(&path).unwrap();
         loop {
@@ -142,7 +142,7 @@ fn a_device_in_use_is_looked_at() {
                 .all(|line| line.starts_with("{\"link\":\"storage/1\","))
         );
 
-        // What is no request, and clients that leave: the next ones are answered.
+        // Invalid requests, and clients that leave, do not keep the next ones from being answered.
         for request in [
             "",
             "\n",
@@ -162,7 +162,7 @@ fn a_device_in_use_is_looked_at() {
         drop(UnixStream::connect(&path).unwrap());
         let _ = ask_counters(&path).unwrap();
 
-        // One that says nothing does not keep the node from ending.
+        // A client that sends nothing does not keep the node from ending.
         let _silent = UnixStream::connect(&path).unwrap();
         drop(child.stdin.take());
         let mut rest = String::new();
@@ -178,10 +178,10 @@ fn a_device_in_use_is_looked_at() {
 #[test]
 fn a_socket_is_one_nodes() {
     in_folder(|path| {
-        // Left by a process that has ended.
+        // This file is like one of a process that has ended.
         drop(UnixListener::bind(&path).unwrap());
         let node = || Node::open("model", SERVER).unwrap().serve(&path);
-        // What another node has is not taken from it.
+        // A node does not take the socket of another one.
         let ran = node().run(|_| -> Result<bool> {
             let second = node().run(|_| Ok::<_, Error>(()));
             let refused = matches!(second, Err(Error::Serve { .. }));

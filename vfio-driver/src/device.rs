@@ -234,7 +234,7 @@ impl VfioDevice {
         self.device_id
     }
 
-    /// What VFIO offers for the function.
+    /// The properties of the function in VFIO.
     pub fn limits(&self) -> Limits {
         Limits {
             cdev: self.function.space().is_iommufd(),
@@ -271,14 +271,14 @@ impl VfioDevice {
     }
 }
 
-/// Says what the last user, or the reset that vfio-pci has made when it opened the function, left in the health buffer, before
-/// the next reset.
+/// Logs what the last user left in the health buffer, as far as the reset by vfio-pci at the opening keeps it. This comes before
+/// the driver's own reset.
 fn look_back(function: &Function, address: PciAddress) {
     let read = || {
         let config = function.config().map_err(io::Error::other)?;
         config.update_u16(COMMAND, COMMAND_MEMORY, 0)?;
         let registers = function.registers()?;
-        // A function that is not there says so once.
+        // Reading the rest of a function that is not there takes time and says nothing.
         if registers.read_be32(FW_REV) == VANISHED {
             return Ok(HealthBuffer::ZERO);
         }

@@ -1,4 +1,4 @@
-//! The end that asks.
+//! The client, which asks a process that has a device in use.
 
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::{ANSWER, Count, Request};
 
-/// The time that an answer may take: that of a command of the device's.
+/// The time that an answer may take: the same as that of a command to the device.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is longer: a line for each of 2^18 QPs.
+/// The length of the longest answer that is read: it has room for a line for each of 2^18 QPs.
 const LONGEST: u64 = 256 << 20;
 
 fn ask(path: &Path, request: Request) -> io::Result<String> {
@@ -40,7 +40,7 @@ pub fn ask_counters(path: &Path) -> io::Result<Count> {
 ///
 /// # Errors
 ///
-/// The same as of [`ask_counters`].
+/// Those of [`ask_counters`].
 pub fn ask_resources(path: &Path, json: bool) -> io::Result<String> {
     ask(
         path,

@@ -11,7 +11,7 @@ use bareverbs_core::{Counters, Device, LinkLayer, PRIORITIES, Platform, Register
 pub struct Count {
     /// The time, on the platform's clock.
     pub at: Duration,
-    /// By group and name, in the same order each time.
+    /// The values by group and name, in the same order each time.
     pub values: Vec<(String, u64)>,
 }
 
@@ -61,7 +61,7 @@ pub fn count<P: Platform>(device: &Device<'_, P>) -> Result<Count, RegisterError
         let Some(temperature) = offered(device.query_temperature(sensor))? else {
             continue;
         };
-        // Zero and less would not be shown, or not be a number here.
+        // A counter cannot have values below zero, and `devinfo` shows none of zero.
         if let Ok(eighths) = u64::try_from(temperature.now.0) {
             let name = format!("temperature.sensor{sensor}.millidegrees");
             values.push((name, eighths * 125));
@@ -82,7 +82,7 @@ impl Count {
         text
     }
 
-    /// From such lines.
+    /// Reads such lines.
     pub(super) fn from_lines(text: &str) -> Option<Self> {
         let mut lines = text.lines().map(|line| {
             let (name, value) = line.rsplit_once(' ')?;

@@ -1,5 +1,5 @@
-//! A device in use, looked at: what its port counts, and the QPs and CQs that are alive; by its own program, or by another
-//! one through a socket ([`Node::serve`](crate::Node::serve)).
+//! Inspection of a device in use: the counters of its port, and the QPs and CQs that are alive. Its own program calls this, or
+//! another one asks through a socket ([`Node::serve`](crate::Node::serve)).
 
 mod client;
 mod counters;
@@ -33,6 +33,6 @@ impl Request {
         }
     }
 
-    /// Bytes of the longest.
+    /// The length of the longest request in bytes.
     const LONGEST: u64 = 64;
 }

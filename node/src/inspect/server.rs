@@ -1,4 +1,4 @@
-//! The end that has the device: a socket, and a thread that answers.
+//! The server, which has the device: a socket, and a thread that answers at it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ const MODE: u32 = 0o600;
 /// Clients that wait for their turn.
 const BACKLOG: i32 = 8;
 
-/// Answers while `work` works. A function of the platform's type, as not every platform may be used by two threads.
+/// Answers requests while `work` runs. It is a function of the platform's type, as not every platform may be used by two threads.
 type Beside<P> = fn(&Device<'_, P>, &Listener, &mut dyn FnMut());
 
 /// A node's socket, and the function that answers at it.
@@ -59,7 +59,7 @@ struct Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nothing is to be done about a file that has gone already.
+        // The file may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -69,7 +69,7 @@ impl Listener {
         let address = SockAddr::unix(path)?;
         let new = || -> io::Result<Socket> {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            // Before there is a file, which gets the mode of the socket (unix_bind of Linux).
+            // The mode is set before the file exists, which gets the mode of the socket (`unix_bind` of Linux).
             let socket = File::from(OwnedFd::from(socket));
             socket.set_permissions(Permissions::from_mode(MODE))?;
             Ok(Socket::from(OwnedFd::from(socket)))

@@ -73,7 +73,7 @@ impl AddressSpace {
     }
 
     /// What the IOMMU can do. It is known only once the function is there.
-    /// Whether it is an iommufd's.
+    /// Returns true if it is an iommufd's.
     pub(crate) fn is_iommufd(&self) -> bool {
         matches!(self, Self::Iommufd(_))
     }
