@@ -1,4 +1,4 @@
-//! People write this: topologies of subnets, addresses of links, and faults; and files of cards and reports of them.
+//! Reads texts that people write: topologies of subnets, addresses of links, faults, cards, and reports of cards.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A card that can be read starts, and what is recorded of one is played.
+/// Starts a card that can be read, and plays the commands of a report.
 fn card(text: &str) {
     if let Ok(profile) = Profile::parse("fuzzed", text) {
         let _ = Model::new(profile.config(1));

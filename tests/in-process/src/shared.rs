@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Does something to a model that its driver is told of.
+    /// Changes a model, which tells its driver.
     pub(crate) fn strike(&self, index: usize, strike: impl FnOnce(&mut Model, &mut dyn Host)) {
         let mut function = self.function(index);
         let Function { model, port, .. } = &mut *function;

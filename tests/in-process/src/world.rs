@@ -184,7 +184,7 @@ impl World {
         self.shared.function_comes(index, id, pages);
     }
 
-    /// It goes; with `release_all`, the firmware forgets its pages.
+    /// The other function goes away; with `release_all`, the firmware forgets its pages.
     ///
     /// # Panics
     /// If there is no such function.
@@ -211,7 +211,7 @@ impl World {
         });
     }
 
-    /// Others reset the firmware of a function, of which its driver is told.
+    /// Tells the driver of a function that others reset the firmware.
     ///
     /// # Panics
     /// If there is no such function.

@@ -1,4 +1,4 @@
-//! What the driver's log says of a card makes a model of it, and is played to the driver again: it fails where it failed.
+//! Makes a model of a card from the driver's log of it, and plays the log to the driver, which fails as it did on that card.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -38,9 +38,9 @@ impl log::Log for Commands {
     fn flush(&self) {}
 }
 
-/// Runs `f`; what it returns, and the log of its commands.
+/// Runs `f`. Returns its value and the log of its commands.
 fn logged<T>(f: impl FnOnce() -> T) -> (T, String) {
-    // The first of the tests sets it.
+    // Only the first test of the process can set it.
     let _ = log::set_logger(&Commands);
     log::set_max_level(log::LevelFilter::Trace);
     LINES.take();
@@ -55,7 +55,7 @@ fn world(card: CardConfig) -> World {
         .stepped()
 }
 
-/// Brings the driver up and takes it down again; what it says in the end.
+/// Brings the driver up and takes it down again. Returns the result as text.
 fn run(world: &World) -> String {
     let mut config = Config::DEFAULT;
     config.command_timeout = Duration::from_millis(50);
@@ -106,7 +106,7 @@ fn the_log_of_a_driver_makes_the_same_card() {
             .profile(None)
             .unwrap_or_else(|error| panic!("{card}: {error}"));
         let made = Profile::parse("made", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        // All that the model does follows from this.
+        // The model's behaviour depends on the configuration alone.
         same(card, &made.config(1), &original);
         same(card, &made.modelled(1), &CardConfig::modelled(card, 1));
         for value in ["device_id", "first_eqn", "first_uar", "firmware"] {
@@ -123,7 +123,7 @@ fn the_log_of_a_driver_makes_the_same_card() {
     }
 }
 
-/// That two cards are the same.
+/// Checks that two cards are the same.
 fn same(card: Card, one: &CardConfig, other: &CardConfig) {
     let [one, other] = [one, other].map(|config| format!("{config:#?}"));
     for (one, other) in one.lines().zip(other.lines()) {
@@ -171,7 +171,7 @@ fn a_recorded_failure_is_played_to_the_driver_again() {
                 continue;
             }
             failures += usize::from(failed != "well");
-            // A report of a card that failed half way: what it lacks is as the built-in card has it.
+            // The report of a card that failed half way lacks values, and those are the built-in card's.
             let report = report(&original, &log);
             let made = report
                 .card(None)
@@ -181,7 +181,7 @@ fn a_recorded_failure_is_played_to_the_driver_again() {
             let (failed_again, second) = logged(|| run(&again));
             assert_eq!(failed_again, failed, "{card}: {rule:?}");
             assert_eq!(asked(&second), asked(&log), "{card}: {rule:?}");
-            // The fault itself is where the model without it differs from that card.
+            // The model without the fault differs from the card in the command that failed.
             let differences = report.recording().play(made.config(1));
             assert_eq!(
                 differences
@@ -191,7 +191,7 @@ fn a_recorded_failure_is_played_to_the_driver_again() {
                 "{card}: {rule:?}"
             );
         }
-        // Some are tolerated.
+        // The driver tolerates some of the faults.
         assert!(failures >= 7, "{card}: {failures}");
     }
 }

@@ -171,7 +171,7 @@ fn a_problem_is_fatal_only_if_the_firmware_asks_for_a_reset() {
         dealloc_pd(&device, pd);
     }
     let mut left = HealthBuffer::ZERO;
-    // The least of all severities.
+    // This is the lowest severity.
     left.set_synd(0x10)
         .set_valid(true)
         .set_severity(7)
@@ -202,7 +202,7 @@ fn an_event_queue_that_overruns_is_a_fatal_error() {
     let error = device.poll().unwrap_err();
     let is_overrun = matches!(error, DeviceError::Fatal { syndrome, .. } if syndrome == EQ_OVERRUN);
     assert!(is_overrun, "{error}");
-    // What was lost is not known, but that the device has failed is not lost.
+    // Events are lost, but the one that the device has failed is not.
     let mut last = None;
     while let Some(event) = device.next_async_event() {
         last = Some(event);
@@ -243,7 +243,7 @@ fn a_reset_of_the_firmware_by_others_is_reported() {
     }
 }
 
-/// And then it happens, to a driver that did not close its device: the function is disabled until it is initialized again
+/// The reset happens to a driver that did not close its device: the function is disabled until it is initialized again
 /// (`sensor` 3 of `health.c`, MLX5_SENSOR_NIC_DISABLED).
 #[test]
 fn a_reset_that_happens_ends_the_device() {

@@ -1,4 +1,4 @@
-//! The flight recorder: what is left of a device that failed.
+//! The flight recorder of a device that failed.
 
 use bareverbs_core::error::{CommandFailure, Status};
 use bareverbs_core::firmware_cmds::opcode::Opcode;
@@ -49,7 +49,7 @@ fn fail_during_a_command(recorder: &FlightRecorder) -> String {
     world.with_model(0, |model| model.leave_health(left()));
     alloc_pd(&device).unwrap_err();
     drop(device);
-    // What resets the function takes nothing from the recorder.
+    // A reset of the function takes nothing from the recorder.
     let platform = world.platform(0);
     assert!(!bareverbs_core::read_health(&platform).has_problem());
     assert!(recorder.records().count() == 0 || recorder.has_failure());
@@ -159,7 +159,7 @@ fn a_bring_up_that_fails_leaves_its_commands() {
     }
 }
 
-/// What the last user left in the health buffer is among the records of the next one.
+/// The health buffer as the last user left it is among the records of the next user.
 #[test]
 fn the_next_device_has_what_was_left() {
     let world = world(Card::new(1));

@@ -24,7 +24,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const PORT: u16 = 7174;
 const TIMEOUT: Duration = Duration::from_millis(50);
-/// How many commands of the client go wrong.
+/// The number of the client's commands that go wrong, one in each life.
 const COMMANDS: u32 = 200;
 const SYNDROME: u32 = 0x3c_5a71;
 const HEALTH: u8 = 0xc;
@@ -32,7 +32,7 @@ const HEALTH: u8 = 0xc;
 type Memory = Resources<Qps<16>, Cqs<32>, Srqs<2>, PageChunks<256>>;
 type Cm<'s, 'd> = RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'d>>;
 
-/// What an end was told.
+/// A failure that an end was told of.
 #[derive(Debug)]
 enum Failure {
     Open(OpenError),
@@ -249,7 +249,8 @@ fn talk(
     note(failures, 1, cms[1].destroy_id(listener))
 }
 
-/// From reset to reset. What the nodes were told, and how many bytes each still keeps from reuse.
+/// Runs a life from reset to reset. Returns the failures that the nodes were told of, and the number of bytes that each still
+/// keeps from reuse.
 fn live(world: &World, rounds: usize) -> (Failures, [u64; 2]) {
     let mut failures = Failures::new();
     let mut memory = [Memory::new(), Memory::new()];
@@ -310,7 +311,7 @@ fn steps(opcode: Opcode) -> &'static [OpenStep] {
 
 /// Commands whose failure no call returns: those at the end of an id. The calls that destroy succeed, as librdmacm's do, and
 /// the error is logged. What the firmware refused to destroy is kept until the function is taken down, which may say that
-/// it is still in use. And SET_DRIVER_VERSION, of which Linux's driver does not look at the answer.
+/// it is still in use. SET_DRIVER_VERSION is another one: Linux's driver does not look at its answer.
 fn may_be_silent(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -351,7 +352,7 @@ fn strike(node: usize, nth: u32, fault: CommandFault, rounds: usize) -> bool {
         .iter()
         .any(|(_, failure)| matches!(failure, Failure::Cm(RdmaError::TimedOut)));
     assert!(!stuck, "{what}");
-    // Of what the connection manager does by itself, there are the event and its errno, as librdmacm has them.
+    // A failure in what the connection manager does by itself is an event with its errno, as in librdmacm.
     let event = told().any(|(_, failure)| match failure {
         Failure::Cm(error @ RdmaError::Event { .. }) => error.errno() == errno::EIO,
         _ => false,
@@ -372,7 +373,7 @@ fn strike(node: usize, nth: u32, fault: CommandFault, rounds: usize) -> bool {
             assert!(says(&fatal.to_string()), "{what}");
         }
         CommandFault::Vanish => assert!(says(&DeviceError::Gone.to_string()), "{what}"),
-        // Where the missing half is zeros that may be true, a later command fails, or none.
+        // If zeros in the missing half are valid, a later command fails, or none.
         CommandFault::Half | CommandFault::Corrupt { .. } => {}
     }
     for (told, failure) in &failures {
@@ -391,7 +392,7 @@ fn strike(node: usize, nth: u32, fault: CommandFault, rounds: usize) -> bool {
         let gone = world.with_model(node, |model| model.vanished());
         assert_eq!(faults, [], "{what}");
         assert_eq!(accounting.mapped, 0, "{what}");
-        // The host does not reuse what a device may still write to that has only vanished from its sight.
+        // The host does not reuse memory to which a device that it no longer sees may still write.
         let allowed = if gone { accounting.allocated as u64 } else { 0 };
         assert_eq!(accounting.allocated as u64, allowed, "node {node}: {what}");
         if gone && !matches!(failures.first(), Some((_, Failure::Open(_)))) {
@@ -428,7 +429,7 @@ fn strike_each(fault: CommandFault) {
     };
     let (one, two) = (commands(1), commands(2));
     for nth in 0..COMMANDS {
-        // As many connections as have so many commands.
+        // This is the number of connections that have so many commands.
         let more = (nth + 1).saturating_sub(one).div_ceil(two - one);
         let struck = strike(0, nth, fault, 1 + more as usize);
         assert!(struck, "{nth} commands only");

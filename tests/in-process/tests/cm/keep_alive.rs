@@ -23,7 +23,7 @@ fn listener(pair: &mut Pair, interval: Option<Duration>) -> CmId {
     listener
 }
 
-/// As if the process of node 0 had been killed: its function is reset, and nobody answers.
+/// Resets the function of node 0, as when its process is killed: nothing answers any more.
 fn kill(mut pair: Pair) -> Pair {
     let device = device(&pair.world, 0);
     let cms = [device, pair.cms[1].device()];
@@ -43,7 +43,7 @@ fn idle_connections_of_a_killed_client_are_reported() {
         let mut pair = Pair::new();
         listener(&mut pair, interval);
         let theirs = [(); 4].map(|()| pair.connected().1);
-        // Alive, they stay.
+        // The connections stay while the client is alive.
         assert!(pair.event_within(1, 4 * SECOND).is_none());
         let mut pair = kill(pair);
         let killed = pair.world.now();
@@ -91,7 +91,7 @@ fn the_application_sees_nothing() {
     let (ours, theirs) = pair.connected();
     assert!(pair.event_within(1, SECOND).is_none());
     assert_eq!(pair.cms[1].try_get_send_comp(theirs), Ok(None));
-    // All that it was given.
+    // The application uses all places that it was given.
     let places = u64::from(pair.cms[1].endpoint(theirs).unwrap().qp.cap().max_send_wr) - 1;
     assert!(places >= 8);
     let send = |pair: &mut Pair, number| {
@@ -124,7 +124,7 @@ fn the_application_sees_nothing() {
     assert_eq!(pair.cms[0].try_get_recv_comp(ours), Ok(None));
 }
 
-/// CQs of the application's: a keep-alive is done with when it polls, and is nothing that it gets.
+/// With CQs of the application's, its polls take the completions of keep-alives without returning them.
 #[test]
 fn with_queues_of_the_applications() {
     let mut pair = Pair::new();
@@ -141,7 +141,7 @@ fn with_queues_of_the_applications() {
         ..qp()
     };
     pair.cms[0].create_qp(ours, None, &mut init).unwrap();
-    // The size was chosen.
+    // The option comes too late, as the queue's size was chosen.
     let late = pair.cms[0].set_option(ours, interval);
     assert!(matches!(late, Err(RdmaError::WrongState { .. })));
     pair.cms[0].connect(ours, None).unwrap();
@@ -154,7 +154,7 @@ fn with_queues_of_the_applications() {
         assert!(cq.poll().unwrap().is_none());
     }
     assert_eq!(cq.garbage_completions(), 0);
-    // Not polled, it says nothing.
+    // Nothing is reported until the CQ is polled.
     pair.world.set_link(1, false);
     assert!(pair.event_within(0, 3 * SECOND).is_none());
     assert!(cq.poll().unwrap().is_none());

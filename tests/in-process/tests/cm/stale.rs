@@ -11,7 +11,7 @@ use bareverbs_core::{Buffer, Cqs, Device, PageChunks, Qps, Srqs, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
 
-/// As `pair::device`, with room for some hundred connections.
+/// The same as `pair::device`, with room for some hundred connections.
 fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatform> {
     let resources = keep(bareverbs_core::Resources::<
         Qps<512>,
@@ -63,7 +63,7 @@ fn qpn(pair: &mut Pair, id: CmId) -> u32 {
     pair.cms[0].endpoint(id).unwrap().qp.qpn().number()
 }
 
-/// What a client's connection has posted before it connects: one receive, whose number is the id's place.
+/// A client's connection with the receive that it posted before it connects, whose number is the id's place.
 struct Waiting {
     id: CmId,
     buffer: Buffer<'static, ModelPlatform>,
@@ -157,8 +157,8 @@ fn with_room(test: impl FnOnce() + Send + 'static) {
     thread.spawn(test).unwrap().join().unwrap();
 }
 
-/// As many connections as before come back at the first attempt, in the usual order of calls (a receive is posted, and
-/// then `connect`), with the QPs that they had. The application sees nothing of it.
+/// All connections come back at the first attempt, in the usual order of calls (a receive is posted, and then `connect`
+/// called), with the QPs that they had. The application sees nothing of the refusals.
 #[track_caller]
 fn come_back(connections: usize) {
     let mut pair = pair();
@@ -173,7 +173,7 @@ fn come_back(connections: usize) {
     assert_eq!((before.len(), ended), (connections, 0));
 
     restart(&mut pair, 0, 99);
-    // What the process that was killed had registered is gone with it.
+    // The memory that the killed process had registered is gone with it.
     std::mem::forget(clients);
     let clients = connecting(&mut pair, connections);
     assert_eq!(numbers(&mut pair, &clients), before);

@@ -24,7 +24,7 @@ const INDEX: u16 = 1;
 /// The frames that went over the cable, with the end that sent each.
 type Frames = Vec<(usize, Vec<u8>)>;
 
-/// A cable, and what went over it.
+/// A cable, and the frames that went over it.
 #[derive(Clone, Default)]
 struct Watched(Arc<Mutex<(Cable, Frames)>>);
 
@@ -120,7 +120,7 @@ fn each_end_sends_in_its_own_class() {
     });
 }
 
-/// What a card does with requests of another priority than their initiator's is not known: the model says so.
+/// The model counts requests of another priority than their initiator's, as it is not known what a card does with them.
 #[test]
 fn an_initiator_of_another_priority_is_seen() {
     lab(|lab| {
@@ -142,7 +142,8 @@ fn an_initiator_of_another_priority_is_seen() {
     });
 }
 
-/// As `modify_dci_qp_is_ok` has it: an address vector on the way to RTR, the RNR timer on the way to RTS and in it.
+/// An initiator takes what `modify_dci_qp_is_ok` takes: an address vector on the way to RTR, the RNR timer on the way to RTS and
+/// in RTS.
 #[test]
 fn the_attributes_that_linux_takes_are_taken() {
     lab(|lab| {
@@ -179,7 +180,7 @@ fn the_attributes_that_linux_takes_are_taken() {
     });
 }
 
-/// What does not fit into a target's context is refused by name.
+/// Values that do not fit into a target's context are refused by name.
 #[test]
 fn a_target_s_class_is_checked() {
     lab(|lab| {

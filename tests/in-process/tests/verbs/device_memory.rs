@@ -270,7 +270,7 @@ fn places_that_others_hold_are_passed_over() {
                 matches!(refused, MrError::Command(error) if error.is_status(Status::NoResources)),
                 "{refused}"
             );
-            // One page in the middle does not do for two.
+            // One free page in the middle is not enough for two.
             all.swap_remove(20);
             assert!(ask(4097).is_err());
             all.push(ask(4096).unwrap());

@@ -1,6 +1,6 @@
 //! Rung 0: the tables of the vendor's layouts, made again from Debian's kernel headers and from those of libibverbs, and the
-//! accessors that driver and model run against these tables. The kernel is the oldest that Debian has; where the newest, or
-//! rdma-core, has a field elsewhere is a table of its own, and so are mstflint's registers.
+//! accessors that driver and model run against these tables. The kernel is the oldest that Debian has. One more table has the
+//! fields that the newest kernel or rdma-core has at other places, and another one has mstflint's registers.
 
 mod functions;
 mod headers;

@@ -1,4 +1,4 @@
-//! Where other headers have what the crate names: the newest that Debian's kernels have, and rdma-core's own copy.
+//! Makes the table of other headers: the newest that Debian's kernels have, and rdma-core's own copy.
 
 use super::headers::{self, Row};
 use crate::apt::{self, Apt};
@@ -8,13 +8,13 @@ use bareverbs_firmware_cmds::registry;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Has the newest kernel.
+/// The release with the newest kernel.
 const SUITE: &str = "trixie-backports";
-/// Whose rdma-core is read.
+/// The release whose rdma-core is read.
 const STABLE: &str = "trixie";
 
-/// Makes the table: of what the crate names, the rows that other headers have elsewhere than the oldest one, or that it does
-/// not have.
+/// Makes the table. Its rows are the fields that the crate names and that other headers have at other places than the oldest
+/// one, or that the oldest lacks.
 pub(super) fn table(directory: &Path, apt: &Apt, oldest: &[Row]) -> Result<String, String> {
     let (version, newest) = newest(directory, apt)?;
     let core = source::fetch(directory, "rdma-core", STABLE)?;

@@ -1,4 +1,4 @@
-//! mstflint's database of registers, for those that the crate has.
+//! Makes the table of mstflint's registers, of those that the crate has.
 
 use crate::apt::{self, Apt};
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// The release whose mstflint is read.
 const PACKAGE: &str = "mstflint/trixie";
-/// Where the package has its databases: of adapters, and of switches, which has what that of adapters lost.
+/// The package's databases: that of adapters, and that of switches, which still has registers that the former lost.
 const DATABASES: [&str; 2] = ["hca", "switch"];
-/// Structures of the crate, and what mstflint calls them.
+/// Structures of the crate, with mstflint's names for them.
 const NODES: &[(&str, &str)] = &[
     ("dtor_reg", "dtor_reg_ext"),
     ("pvlc_reg", "pvlc_reg_ext"),
@@ -141,8 +141,8 @@ fn bits(text: &str) -> Option<u64> {
     split(text).map(|(bytes, bits)| bytes * 8 + bits)
 }
 
-/// Where a field begins, counted from the most significant bit of the structure. mstflint counts the bits of a dword from its
-/// least significant one, and gives of an array of parts of a dword the place of the first, which is in the top.
+/// The place where a field begins, counted from the most significant bit of the structure. mstflint counts the bits of a dword
+/// from its least significant one, and gives the place of the first element for an array within a dword, which is at the top.
 fn place(text: &str, width: u64) -> Option<u64> {
     let (byte, bit) = split(text)?;
     let (dword, bit) = (byte / 4 * 32, byte % 4 * 8 + bit);

@@ -1,4 +1,4 @@
-//! What connections survive of what happens to the link, the addresses and the MTU below them, and what the application sees:
+//! Changes the link, the addresses and the MTU below connections, and checks what they survive and what the application sees:
 //! the table of `docs/link-changes.md`, row by row.
 
 use super::*;
@@ -70,7 +70,7 @@ impl Talk {
         }
     }
 
-    /// How the next message ends; `None` if it does not within the time.
+    /// The status of the next message; `None` if it does not end within the time.
     fn outcome(&mut self, within: Duration) -> Option<WcStatus> {
         let until = self.pair.world.now() + within;
         while self.pair.world.now() < until {
@@ -207,15 +207,15 @@ fn a_peer_with_another_mac() {
     talk.pair.world.with_wire(|wire| wire.send(1, &frame, now));
     let event = talk.pair.expect(0, EventType::AddrChange);
     assert_eq!(event.id, talk.ids[0]);
-    // As long as the old port answers, nothing ends.
+    // The connection goes on while the old port answers.
     talk.talks();
     talk.hears(&[]);
     talk.pair.world.set_link(1, false);
     talk.fails(64);
 }
 
-/// The peer's address goes into a VLAN: what comes without a tag is for nobody there any more. It hears itself that it does
-/// not reach this end, whose entry for it is only looked at when it is used.
+/// The peer's address moves to a VLAN, and the peer no longer takes packets without a tag. Its own application hears that it
+/// does not reach this end, which looks at its entry for the peer only when it uses that.
 #[test]
 fn a_peer_in_another_vlan() {
     let mut talk = Talk::new(PLAIN);
