@@ -373,7 +373,7 @@ fn a_closed_pipe_ends_programs_quietly() {
     }
 }
 
-/// How a command of bring-up, or of a connection, can go wrong. Each has its end within a second or so.
+/// Faults of a command of bring-up, or of a connection. The program ends within a second or so with each.
 const FAULTS: [&str; 10] = [
     "command=ENABLE_HCA,status=LIM_ERR,syndrome=0x3c5a71",
     "command=MANAGE_PAGES,status=BAD_PARAM",
@@ -387,13 +387,13 @@ const FAULTS: [&str; 10] = [
     "command=CREATE_QP,late=20ms",
 ];
 
-/// A report is all that is needed to have a card that tests itself, connects, and fails as the one that was reported.
+/// The card that is made of a report tests itself, connects, and fails like the one that was reported.
 #[test]
 fn a_report_makes_a_card_that_does_the_same() {
     let [devinfo, profile, rping] = ["devinfo", "profile", "rping"].map(|name| &programs()[name]);
     let folder = std::env::temp_dir().join(format!("bareverbs-reports-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    // A verdict and the name of its step.
+    // Returns the verdict and the name of each step.
     let steps = |card: &str| -> Vec<String> {
         let said = devinfo.run(&["--card", card, "--selftest"]);
         assert_eq!(said.code, Some(0), "{card}: {said:?}");

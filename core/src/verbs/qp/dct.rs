@@ -270,7 +270,7 @@ impl<'d, P: Platform> Dct<'d, P> {
         }
         let begun = device.platform().now();
         device.until(|| {
-            // Linux's driver waits for the event, and never asks by QUERY_DCT.
+            // Linux's driver waits for the event only, and never asks by QUERY_DCT. Here the state counts as well.
             let flags = self.object.slot.flags.load(Acquire);
             match self.query() {
                 _ if flags & DRAINED != 0 => return Some(Ok(())),

@@ -272,7 +272,7 @@ fn given_up() {
     for id in old {
         pair.cms[1].destroy_id(id).unwrap();
     }
-    // Repeated, and without an answer; still so when the client is back.
+    // The DREQs are repeated without an answer, and are still repeated when the client is back.
     for _ in 0..20 {
         pair.cms[1].poll(pair.cms[1].now()).unwrap();
         pair.world.advance(MS * 100);
