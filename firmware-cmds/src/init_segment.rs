@@ -63,7 +63,7 @@ registers! {
     CMD_DBELL = 0x018, 32, cmd_dbell;
     /// Bit 31 while the firmware is starting; see [`Initializing`].
     INITIALIZING = 0x1fc, 32, initializing;
-    /// The [`HealthBuffer`](crate::health::HealthBuffer).
+    /// The [`HealthBuffer`].
     HEALTH = 0x200, 512, health;
     /// Time that a command may take; see [`timeout`].
     CMD_EXEC_TO = 0xff8, 32, cmd_exec_to;
