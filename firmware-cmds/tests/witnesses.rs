@@ -325,7 +325,7 @@ fn there(rows: &[Row], field: &Field) -> There {
         Some(row) if (row.offset, row.width) == (field.offset, field.width) => {
             There::Other(row.field)
         }
-        // An array or a long counter; not a neighbour that has grown over it.
+        // The field is part of an array or of a long counter, and not of a neighbour that has grown.
         Some(row) if row.width >= 64 => There::Part(row.field),
         _ => There::Elsewhere("nothing of that name or place".into()),
     }

@@ -30,7 +30,7 @@ fn echo() -> Result<()> {
     };
     let mut pair = Pair::open("model", SERVER, CLIENT)?;
     pair.server = pair.server.serve(path);
-    // Until the other process closes its end.
+    // The work ends when the other process closes its end.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         ENDED.store(true, Ordering::Release);

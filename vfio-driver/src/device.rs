@@ -278,7 +278,7 @@ fn look_back(function: &Function, address: PciAddress) {
         let config = function.config().map_err(io::Error::other)?;
         config.update_u16(COMMAND, COMMAND_MEMORY, 0)?;
         let registers = function.registers()?;
-        // Reading the rest of a function that is not there takes time and says nothing.
+        // A function that is not there has no health buffer.
         if registers.read_be32(FW_REV) == VANISHED {
             return Ok(HealthBuffer::ZERO);
         }

@@ -1,4 +1,4 @@
-//! The properties of a function in VFIO, for people who read them.
+//! The properties of a function in VFIO, as reports print them.
 
 use std::fmt;
 use std::ops::RangeInclusive;

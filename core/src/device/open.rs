@@ -171,7 +171,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }
         let supported = match self.execute(&QueryIssiIn::new()) {
             Ok(answer) => answer.supported_issi_dw0(),
-            // Firmware from before there were several does not have the command. Linux's driver takes any refusal for that.
+            // Firmware with one interface only does not have the command. Linux's driver takes any refusal for that.
             Err(CommandError {
                 failure: CommandFailure::Status { .. },
                 ..

@@ -367,7 +367,7 @@ impl Dispatch<'_> {
             }
             // The health registers show what it was, and whether it was fatal.
             Event::InternalError => log::error!("the device reports an internal error"),
-            // The slot's power, live patches, timeouts of delayed drops: nothing that verbs depend on.
+            // Verbs do not depend on the slot's power, live patches, and timeouts of delayed drops.
             Event::Other {
                 what: EventType::General,
                 sub_type,

@@ -143,7 +143,7 @@ fn orders(bytes: &[u8]) -> Vec<Vec<u8>> {
     let reversed = |bytes: &[u8]| bytes.iter().rev().copied().collect::<Vec<_>>();
     let mut orders = vec![bytes.to_vec(), reversed(bytes)];
     if let Some((high, low)) = bytes.split_at_checked(4).filter(|_| bytes.len() == 8) {
-        // The lower dword first, as registers often have it.
+        // Registers often have the lower dword first.
         let swapped = [low, high].concat();
         orders.push(reversed(&swapped));
         orders.push(swapped);

@@ -225,7 +225,7 @@ fn a_card_that_does_not_come_up_says_where_it_stopped() {
 
 #[test]
 fn a_card_that_fails_half_way_leaves_the_rest() {
-    // The first of these is not bring-up's.
+    // Bring-up does not send this command.
     let files = with_rule(refuse(0x754, 0));
     assert_eq!(outcomes(&files)["port"], "ok");
     assert!(files["port.txt"].contains("# QUERY_NIC_VPORT_CONTEXT: refused: "));

@@ -131,7 +131,7 @@ fn ibv_devinfo_shows_a_card_as_posted() {
     assert_eq!(config.roce.roce_address_table_size(), 255);
 }
 
-/// Boards have 13 characters, of which the first three name who sells them: MT_0000000359, DEL0000000036, LNV0000000049.
+/// Names of boards have 13 characters, of which the first three name the seller: MT_0000000359, DEL0000000036, LNV0000000049.
 #[test]
 fn board_identifications_have_the_form_of_those_posted() {
     for &card in Card::ALL {

@@ -182,7 +182,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         if let Some(version) = encapsulation {
             context.set_eth_prio(init.sl & 7);
             if version == RoceVersion::V2 {
-                // Beside the traffic class: old firmware takes that, new firmware this.
+                // Old firmware takes the traffic class, and new firmware this field.
                 context.set_dscp(init.traffic_class >> 2);
             }
         }

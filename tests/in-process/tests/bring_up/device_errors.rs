@@ -86,7 +86,7 @@ fn pages_that_are_taken_late_do_not_end_the_supply() {
 /// `pagealloc.c`, `reclaim_pages` ("fw returned %d, driver asked %d => corruption", and none is freed) and `free_4k`.
 #[test]
 fn pages_in_use_are_not_freed() {
-    // Of an answer with 8 pages: none, 264, and one of another address.
+    // An answer with 8 pages is changed to none, to 264, and to one at another address.
     for (at, with, lost, unknown) in [(11, 8, 8, 0), (10, 1, 8, 0), (17, 0xff, 1, 1)] {
         let world = world(Card::new(1));
         let mut memory = Memory::new();
@@ -157,7 +157,7 @@ fn a_problem_is_fatal_only_if_the_firmware_asks_for_a_reset() {
     let world = world(Card::new(1));
     let mut memory = Memory::new();
     let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
-    // From EMERGENCY to DEBUG.
+    // These are the severities from EMERGENCY to DEBUG.
     for severity in 0..8 {
         let mut left = HealthBuffer::ZERO;
         left.set_synd(severity + 1)

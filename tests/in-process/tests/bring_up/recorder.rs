@@ -77,7 +77,7 @@ fn a_fatal_error_leaves_the_command_under_way_and_the_health_buffer() {
     let [allocated, freed, last] = &commands[commands.len() - 3..] else {
         unreachable!();
     };
-    // The domain's number stands in the one's answer and in the other's input.
+    // The domain's number is in the answer of ALLOC_PD and in the input of DEALLOC_PD.
     assert_eq!(allocated.opcode, Opcode::AllocPd);
     assert_ne!(allocated.object, 0);
     assert_eq!(
@@ -103,7 +103,7 @@ fn a_fatal_error_leaves_the_command_under_way_and_the_health_buffer() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
-/// A ring that is too small for all of it has the command under way all the same.
+/// A ring that is too small for all records still has the command under way.
 #[test]
 fn a_small_recorder_keeps_the_end() {
     let recorder: &FlightRecorder = &FlightRecorder::<[Record; 4]>::new();

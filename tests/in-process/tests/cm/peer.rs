@@ -470,7 +470,7 @@ fn a_refusal_as_stale_again_and_again() {
     let mut seen = vec![];
     let mut mad = [0; MAD_LEN];
     for wait in [0, 500, 1000, 2000, 4000] {
-        // Not before its time.
+        // The request does not come before its time.
         bench.run((MS * wait).saturating_sub(50 * MS));
         assert!(bench.receive().is_none(), "{wait} ms");
         bench.run(100 * MS);

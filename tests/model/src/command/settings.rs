@@ -185,8 +185,8 @@ pub(super) fn qpdpm(device: &mut Device, tail: &[u8], out: &mut [u8], write: boo
     let kept = &mut device.vport.settings.dscp;
     for (entry, kept) in register.dscp_mut().chunks_exact_mut(2).zip(kept) {
         let wanted = u16::from_be_bytes([entry[0], entry[1]]);
-        // All of them: no document says that an entry without `QPDPM_ENABLE` is left alone, and Linux's driver writes what it
-        // has read (`mlx5_set_dscp2prio`).
+        // All entries are taken: no document says that one without `QPDPM_ENABLE` is left alone, and Linux's driver writes
+        // what it has read (`mlx5_set_dscp2prio`).
         if write {
             let priority = (wanted & QPDPM_PRIORITY) as u8;
             if usize::from(priority) >= PRIORITIES {
