@@ -8,7 +8,9 @@ use bareverbs_cm::rdma::{
     StaticNeighbours,
 };
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Config, Cq, CqInit, Cqs, Device, PageChunks, Qps, Resources, Srqs};
+use bareverbs_core::{
+    Config, Cq, CqInit, Cqs, Device, FlightRecorder, PageChunks, Qps, Resources, Srqs,
+};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 
 const PORT: u16 = 7174;
@@ -70,6 +72,19 @@ pub fn device<'s>(
 ) -> Device<'s, ModelPlatform> {
     let (address, _) = NEIGHBOURS[node];
     world.open(node, Config::DEFAULT, resources.storage(), &[address])
+}
+
+/// The same, with a flight recorder.
+#[must_use]
+pub fn recorded_device<'s>(
+    world: &World,
+    node: usize,
+    resources: &'s mut Memory,
+    recorder: &'s FlightRecorder,
+) -> Device<'s, ModelPlatform> {
+    let (address, _) = NEIGHBOURS[node];
+    let storage = resources.storage().record(recorder);
+    world.open(node, Config::DEFAULT, storage, &[address])
 }
 
 /// Two managers, each on its device. The client is node 0.

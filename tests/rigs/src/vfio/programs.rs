@@ -8,7 +8,9 @@ use std::process::Command;
 
 use crate::process::output;
 
-const EXAMPLES: [&str; 6] = ["rping", "devinfo", "perf", "cmtime", "l2fwd", "dc"];
+const EXAMPLES: [&str; 7] = [
+    "rping", "devinfo", "perf", "cmtime", "l2fwd", "dc", "profile",
+];
 
 /// Builds the examples, the driver's tests that need a device, the libraries for C, and programs in C, without what only
 /// a debugger reads.

@@ -18,6 +18,14 @@ step 60 'self test' "/ours/devinfo --device vfio:$first --selftest"
 step 60 'self test with no cable' "host link 0 down; until_true '/ours/devinfo --device vfio:$first | grep -q PORT_DOWN' &&
     /ours/devinfo --device vfio:$first --selftest; status=\$?; host link 0 up; exit \$status"
 
+# The file for a bug report makes a model that does the same, also of a card that fails.
+step 180 'report' "/ours/devinfo --device vfio:$first --report /run/card.tar.zst"
+step 120 'a card of the report' "/ours/profile --from /run/card.tar.zst > /run/card &&
+    /ours/devinfo --card /run/card --selftest && /ours/rping --card /run/card -C 20"
+step 120 'report of a failure' "host fault command=CREATE_EQ,status=NO_RES,syndrome=0x3c5a71,function=0
+    /ours/devinfo --device vfio:$first --report /run/failed.tar.zst"
+step 60 'the same failure' '/ours/profile --replay /run/failed.tar.zst'
+
 # The conformance test of the platform: polled and by interrupts, with huge pages and without.
 for pages in 0 64; do
     step 120 "platform, $pages huge pages" "echo $pages > /proc/sys/vm/nr_hugepages; [ \$(cat /proc/sys/vm/nr_hugepages) = $pages ] &&
@@ -104,7 +112,7 @@ step 60 'let go, as the card sees it' "kill -0 \$(cat /run/holder) && kill -KILL
 
 if [ "$interface" = group ]; then
 # What bring-up costs, by the card's own count, beside what mlx5_core's costs on the same function.
-allowed=19
+allowed=20
 cost="now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }; kernel=/sys/bus/pci/drivers/mlx5_core; started=\$(now)"
 ask 0 commands
 before=$answer
