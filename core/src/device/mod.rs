@@ -5,6 +5,7 @@ mod capability_query;
 mod clock;
 mod congestion;
 pub(crate) mod counters;
+pub(crate) mod dm_pages;
 pub(crate) mod dma_buffer;
 pub(crate) mod function;
 mod gids;
@@ -29,6 +30,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use core::time::Duration;
 
+use crate::device::dm_pages::DmPages;
 use crate::device::xrc_objects::{DefaultXrcd, XrcBase};
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
 use bareverbs_firmware_cmds::health::HealthBuffer;
@@ -44,7 +46,8 @@ use crate::device::steering_use::SteeringUse;
 use crate::device::storage::{DeviceSlot, Storage};
 pub use crate::firmware::command_queue::TailIn;
 use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
-use crate::firmware::control::{Context, Control};
+use crate::firmware::context::Context;
+use crate::firmware::control::Control;
 use crate::firmware::health;
 use crate::firmware::page_chunk::PageChunk;
 use crate::firmware::recorder::FlightRecorder;
@@ -56,7 +59,6 @@ use crate::types::config::Config;
 use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
 use crate::types::event::AsyncEvent;
 use crate::types::gid::Mac;
-use crate::verbs::dm::DmPages;
 
 /// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
 /// as many turns.

@@ -10,15 +10,14 @@ use bareverbs_firmware_cmds::cmdq::MAX_ENTRIES;
 use bareverbs_firmware_cmds::event::{Event, EventType, PortChange, Queue};
 
 use crate::firmware::command_queue::CommandQueue;
+use crate::firmware::context::Context;
 use crate::firmware::eq::EventQueue;
 use crate::firmware::health::{Health, read_health};
-use crate::firmware::page_chunk::PageChunk;
 use crate::firmware::pages::PageSupply;
-use crate::firmware::recorder::{FlightRecorder, RecordKind};
+use crate::firmware::recorder::RecordKind;
 use crate::memory::dma::DmaMemory;
 use crate::memory::tables::Tables;
 use crate::platform::{Mapping, Platform};
-use crate::types::config::Config;
 use crate::types::error::DeviceError;
 use crate::types::event::AsyncEvent;
 
@@ -28,24 +27,6 @@ pub(crate) const MAX_EQS: usize = 33;
 const MAX_EVENTS: usize = 128;
 /// Pieces of memory that can be quarantined and still be given back after teardown.
 const MAX_QUARANTINE: usize = 64;
-
-/// What the control path works with but does not own.
-pub(crate) struct Context<'a, P> {
-    pub(crate) platform: &'a P,
-    pub(crate) config: &'a Config,
-    pub(crate) chunks: &'a [PageChunk],
-    pub(crate) tables: &'a Tables<'a>,
-    pub(crate) recorder: Option<&'a FlightRecorder>,
-}
-
-impl<P: Platform> Context<'_, P> {
-    /// Records what happens now.
-    pub(crate) fn record(&self, kind: RecordKind) {
-        if let Some(recorder) = self.recorder {
-            recorder.push(self.platform.now(), kind);
-        }
-    }
-}
 
 /// A mapping that waits to be undone.
 #[derive(Debug)]

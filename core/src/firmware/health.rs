@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::init_segment::{
     NicInterface, VANISHED,
 };
 
-use crate::firmware::control::Context;
+use crate::firmware::context::Context;
 use crate::firmware::recorder::RecordKind;
 use crate::platform::Platform;
 use crate::types::error::DeviceError;

@@ -1,6 +1,7 @@
 //! What is said to the firmware and by it: commands, pages, events, health.
 
 pub(crate) mod command_queue;
+pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod eq;
 pub(crate) mod health;

@@ -2,8 +2,6 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
 
 use bareverbs_firmware_cmds::caps::{DeviceMemCap, QueryHcaCapIn};
 use bareverbs_firmware_cmds::memic::{AllocMemicIn, DeallocMemicIn, LOG_UNIT};
@@ -13,6 +11,7 @@ use bareverbs_firmware_cmds::status::Status;
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode, MkeyAccessMode};
 use zerocopy::IntoBytes;
 
+use crate::device::dm_pages::{DM_PAGE, DM_PAGES, Pages};
 use crate::device::{Device, TailIn};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
@@ -42,50 +41,6 @@ pub struct Dm<'d, P: Platform> {
     size: u32,
     /// The pages that it takes.
     pages: Pages,
-}
-
-/// Size of the pages in which the driver shares device memory out.
-const DM_PAGE: usize = 4096;
-/// The most of them that it keeps track of: `MLX5_MAX_MEMIC_PAGES`.
-const DM_PAGES: usize = 256;
-
-/// First page, and how many.
-type Pages = (usize, usize);
-
-/// The pages of device memory in which this driver has allocated something, a bit each.
-#[derive(Debug, Default)]
-pub(crate) struct DmPages([AtomicU32; DM_PAGES / 32]);
-
-impl DmPages {
-    /// Sets or clears the bit of a page. Returns true if it was set before.
-    fn set(&self, page: usize, to: bool) -> bool {
-        let bit = 1 << (page % 32);
-        self.0.get(page / 32).is_none_or(|word| {
-            let old = match to {
-                true => word.fetch_or(bit, Relaxed),
-                false => word.fetch_and(!bit, Relaxed),
-            };
-            old & bit != 0
-        })
-    }
-
-    /// Takes these pages, if none of them is taken.
-    fn take(&self, first: usize, count: usize) -> Option<Pages> {
-        let taken = (first..first + count).position(|page| self.set(page, true));
-        match taken {
-            None => Some((first, count)),
-            Some(ours) => {
-                self.give_back((first, ours));
-                None
-            }
-        }
-    }
-
-    fn give_back(&self, (first, count): Pages) {
-        for page in first..first + count {
-            self.set(page, false);
-        }
-    }
 }
 
 impl<'d, P: Platform> Device<'d, P> {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bareverbs_core::Platform;
-use bareverbs_core::qp::{KeepAlive, QpState};
+use bareverbs_core::qp::QpState;
 
 use crate::engine::State;
 use crate::rdma::id::slot::IdSlot;
@@ -12,24 +12,6 @@ use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::errno;
 use crate::rdma::types::{EventType, IdState};
 use crate::rdma::verbs::objects::IdQp;
-
-/// The keep-alives of a connection.
-#[derive(Debug)]
-pub(crate) struct Probe {
-    /// The time at which the next one is due.
-    at: Duration,
-    last: Option<KeepAlive>,
-    /// One has failed, and the application was told that the connection is over.
-    pub(crate) failed: bool,
-}
-
-impl Probe {
-    pub(crate) const NONE: Self = Self {
-        at: Duration::ZERO,
-        last: None,
-        failed: false,
-    };
-}
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Looks at the last keep-alive of each connection whose next one is due, and posts that.

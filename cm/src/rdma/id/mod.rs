@@ -3,6 +3,8 @@
 mod calls;
 pub(crate) mod patience;
 mod port_space;
+#[cfg(feature = "keep-alive")]
+pub(crate) mod probe;
 mod qpns;
 pub(crate) mod slot;
 pub(crate) mod table;

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::mad::Ece;
 use crate::rdma::conn::group::GroupSlot;
 #[cfg(feature = "keep-alive")]
-use crate::rdma::conn::keep_alive::Probe;
+use crate::rdma::id::probe::Probe;
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::id::work::Work;
 use crate::rdma::route::deferred::DeferredMadSlot;
