@@ -1,4 +1,4 @@
-# Shared by the scripts of this folder: a temporary folder, pinned packages in it, and the comparison at the end.
+# Shared by the scripts of this folder: a temporary folder, pinned packages and sources in it, and the comparison at the end.
 # Each script sources this file. Needed on the machine: apt and dpkg with Debian's keyring, python3 with pip, util-linux's unshare.
 # FINDINGS_CACHE=FOLDER keeps package lists and packages between runs; without it everything is fetched anew.
 # shellcheck shell=bash
@@ -10,28 +10,36 @@ trap 'rm -rf "$tmp"' EXIT
 root=$tmp/root
 seen=$tmp/seen
 
-# debs SUITE PACKAGE=VERSION... : unpacks the packages and all that they depend on into $root, without installing anything.
+# archive KIND SUITE : the folder $cache, and the apt options for lists of that kind (deb or deb-src) only; the lists are up to date afterwards.
 # The archive is the one that the machine's own apt uses.
-debs() {
-    local suite=$1 base apt cache deb
-    shift
-    apt=$tmp/apt
+archive() {
+    local kind=$1 suite=$2 base apt
+    apt=$tmp/apt-$kind-$suite
     cache=${FINDINGS_CACHE:-$apt}/$suite
+    [ "$kind" = deb ] || cache=$cache-src
     base=$(apt-get indextargets --format '$(REPO_URI)' | grep '/debian/$' | sort -u | sed -n 1p)
     if [ -z "$base" ]; then
         echo "apt knows no Debian archive; run apt-get update" >&2
         exit 1
     fi
-    mkdir -p "$apt" "$cache"/{lists,archives}/partial "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,dev,tmp}
-    for deb in bin sbin lib lib64; do ln -sfn "usr/$deb" "$root/$deb"; done
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $base $suite main" >"$apt/sources.list"
+    mkdir -p "$apt" "$cache"/{lists,archives}/partial
+    echo "$kind [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $base $suite main" >"$apt/sources.list"
     : >"$apt/status"
-    local options=(-q -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$cache/lists"
+    options=(-q -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$cache/lists"
         -o Dir::State::status="$apt/status" -o Dir::Cache="$cache"
         -o APT::Sandbox::User= -o Acquire::Languages=none)
-    if [ -z "${FINDINGS_CACHE:-}" ] || [ -z "$(find "$cache/lists" -name '*Packages*' -mmin -600)" ]; then
+    if [ -z "${FINDINGS_CACHE:-}" ] || [ -z "$(find "$cache/lists" \( -name '*Packages*' -o -name '*Sources*' \) -mmin -600)" ]; then
         apt-get "${options[@]}" update >"$tmp/apt.log" 2>&1 || { cat "$tmp/apt.log" >&2; exit 1; }
     fi
+}
+
+# debs SUITE PACKAGE=VERSION... : unpacks the packages and all that they depend on into $root, without installing anything.
+debs() {
+    local suite=$1 cache deb options
+    shift
+    archive deb "$suite"
+    mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{proc,dev,tmp}
+    for deb in bin sbin lib lib64; do ln -sfn "usr/$deb" "$root/$deb"; done
     if ! apt-get "${options[@]}" install -y --no-install-recommends --download-only "$@" >"$tmp/apt.log" 2>&1; then
         cat "$tmp/apt.log" >&2
         echo "not served any more in $suite: $*" >&2
@@ -44,6 +52,21 @@ debs() {
     printf 'packages:'
     printf ' %s' "$@"
     printf ' (%s)\n' "$suite"
+}
+
+# sources SUITE PACKAGE=VERSION FILE... : these files of the source package (paths below its top folder) into $tmp/sources/PACKAGE.
+sources() {
+    local suite=$1 package=$2 cache options
+    shift 2
+    archive deb-src "$suite"
+    mkdir -p "$tmp/tarballs" "$tmp/sources/${package%%=*}"
+    if ! (cd "$tmp/tarballs" && apt-get "${options[@]}" source --download-only --tar-only "$package") >"$tmp/apt.log" 2>&1; then
+        cat "$tmp/apt.log" >&2
+        echo "not served any more in $suite: $package" >&2
+        exit 1
+    fi
+    tar -xf "$tmp/tarballs/${package%%=*}"_*.orig.tar.* -C "$tmp/sources/${package%%=*}" --strip-components=1 --wildcards "${@/#/*/}"
+    echo "sources: $package ($suite)"
 }
 
 # run COMMAND... : runs a command with $root as its file system; $tmp/share is its /tmp. It has no network, and what it starts ends with it.
