@@ -124,9 +124,10 @@ pub(crate) const TARGET: u32 = 1 << 9;
 /// In [`QpSlot::flags`]: it is one that has drained.
 pub(crate) const DRAINED: u32 = 1 << 10;
 
-/// In what a ring records of a work request's place ([`QpSlot::sq_heads`]): its completion is not handed out. It makes the
-/// place one that is never outstanding, so that the usual way of polling does not have to look for it.
-pub(crate) const SILENT: u32 = 1 << 31;
+/// The mark in a ring's record of a work request ([`QpSlot::sq_heads`]) whose completion is not handed out. It makes the place
+/// one that is not outstanding, so that the usual way of polling does not have to look for it. A place that was never posted
+/// is half of all numbers away ([`SendRing`](crate::memory::send_ring::SendRing)), and this mark does not lead back from there.
+pub(crate) const SILENT: u32 = 1 << 30;
 
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
 pub(crate) mod error_flags {

@@ -286,7 +286,7 @@ fn datagram_header_and_wrap() {
         assert_eq!(wqe[..4], [0x0000_010b, 0x0001_0005, 8, 9]);
         // 58177 is the source port that the kernel uses for this label.
         assert_eq!(wqe[4..8], [0x1122_3344, 0, 0x8000_0042, 58177]);
-        assert_eq!(wqe[8..12], [0, 0x0200_0000, 0x0009_1040, 0x4001_2345]);
+        assert_eq!(wqe[8..12], [0, 0x0200_0000, 0x0009_1040, 0x0001_2345]);
         assert_eq!(wqe[12..], [0, 0, 0x0000_ffff, 0xc0a8_0102]);
         assert_eq!(
             words(&rig.send_wqe(&fake, 0x100, 0, 16)),
