@@ -254,9 +254,17 @@ pub(super) fn qetc(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool
     Ok(output(out, &register)?)
 }
 
+/// Length of PPLM in Linux's header up to 6.12 at least, which is what these drivers send; 7.3 has 0x78 bytes.
+const PPLM_OLDER: usize = 0x50;
+
 /// Error correction: what the driver asks for at the cable's speed is in use at once. It does not correct anything.
 pub(super) fn pplm(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
-    let mut register: PplmReg = input(tail)?;
+    let mut register = PplmReg::ZERO;
+    let len = tail.len().min(PplmReg::SIZE);
+    if len < PPLM_OLDER {
+        return Err(Syndrome::RegisterShort.into());
+    }
+    register.as_mut_bytes()[..len].copy_from_slice(&tail[..len]);
     port(register.local_port())?;
     let kept = &mut device.vport.settings.fec;
     if write {
@@ -281,7 +289,9 @@ pub(super) fn pplm(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool
         let active = if wanted == 0 { RS_528 } else { wanted };
         register.set_fec_mode_active(active.into());
     }
-    Ok(output(out, &register)?)
+    let answered = out.len().min(PplmReg::SIZE);
+    out[..answered].copy_from_slice(&register.as_bytes()[..answered]);
+    Ok(())
 }
 
 pub(super) fn mcia(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {

@@ -62,7 +62,7 @@ const TROUBLE: Scenario = Scenario {
             "a process was killed, and the kernel silences the card before it resets it",
         ),
         (
-            "health syndrome 0xc",
+            "health: syndrome 0xc",
             "that was an event which the card could not write",
         ),
         (
@@ -208,7 +208,7 @@ pub(super) const ALL: &[Scenario] = &[
                 "the kernel takes a function away that works, and silences it",
             ),
             (
-                "health syndrome 0xc",
+                "health: syndrome 0xc",
                 "that was an event which the card could not write",
             ),
             (

@@ -57,7 +57,7 @@ const DRIVER_ON: &[(&[Card], &str, &str)] = &[
 
 /// Warnings of the model.
 const MODEL: &[(&str, &str)] = &[(
-    "health syndrome 0x1",
+    "health: syndrome 0x1",
     "the rig had the firmware stop, in a scenario that is about that",
 )];
 
