@@ -37,10 +37,10 @@ struct Arguments {
 #[derive(Bpaf, Debug)]
 enum Action {
     /// Prints the profile of the card that this is the report of.
-    From(#[bpaf(long("from"), argument("REPORT"), guard(is_path, EMPTY))] PathBuf),
+    From(#[bpaf(long("from"), argument("REPORT"), last, guard(is_path, EMPTY))] PathBuf),
     /// Brings the driver up on a model that answers as the card did, as far as its record goes; and sends the recorded
     /// commands to a model without the record, and lists by field where its answers are not the card's.
-    Replay(#[bpaf(long("replay"), argument("REPORT"), guard(is_path, EMPTY))] PathBuf),
+    Replay(#[bpaf(long("replay"), argument("REPORT"), last, guard(is_path, EMPTY))] PathBuf),
 }
 
 fn main() -> ExitCode {

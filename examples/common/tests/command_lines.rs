@@ -49,13 +49,11 @@ fn programs() -> &'static BTreeMap<String, Program> {
             };
             let text = |value: &Value| value.as_str().expect("a string").to_owned();
             let source = PathBuf::from(text(&message["target"]["src_path"]));
-            programs.insert(
-                text(&message["target"]["name"]),
-                Program {
-                    path: path.into(),
-                    uses_devices: source.starts_with(&examples),
-                },
-            );
+            let name = text(&message["target"]["name"]);
+            // This one reads files.
+            let uses_devices = source.starts_with(&examples) && name != "profile";
+            let path = path.into();
+            programs.insert(name, Program { path, uses_devices });
         }
         assert_eq!(programs.keys().cloned().collect::<Vec<_>>(), names());
         programs
@@ -260,7 +258,7 @@ fn value(argument: &str) -> &'static str {
         "udp:LOCAL,REMOTE" => "udp:[::1]:7000,[::1]:7001",
         "GID" => "fe80::1",
         "MAC" => "02:00:00:00:00:01",
-        "NAME" => "connectx-7",
+        "NAME" | "NAME|FILE" => "connectx-7",
         "LAYER" => "infiniband",
         "VERB" => "write",
         "TEST" => "bw",
@@ -320,6 +318,7 @@ fn options_may_be_repeated() {
             let before: &[&str] = match (name, option) {
                 ("devinfo", "--lines" | "--times") => &["--watch", "1"],
                 ("connectx-model", _) => &["serve", "--socket", "/b"],
+                ("profile", "--base") => &["--from", "/a"],
                 _ => command,
             };
             let rest: &[&str] = match name {
