@@ -116,7 +116,7 @@ fn objects(installed: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a file is code that `strip` and `dpkg-shlibdeps` read; the list of suppressions beside the libraries is not.
+/// Returns true if a file is code, which `strip` and `dpkg-shlibdeps` read. The list of suppressions beside the libraries is not.
 fn is_elf(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     fs::File::open(path)?.take(4).read_to_end(&mut start)?;

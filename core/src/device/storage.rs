@@ -70,8 +70,8 @@ impl<'s> Storage<'s> {
         }
     }
 
-    /// The same with a flight recorder, of any size, which has the device's last commands, events and errors. It is the
-    /// caller's own, and keeps its records if the device fails to open, and after it was closed.
+    /// Adds a flight recorder, of any size, which has the device's last commands, events and errors. It is the caller's own,
+    /// and keeps its records if the device fails to open, and after it was closed.
     ///
     /// ```
     /// use bareverbs_core::{Cqs, FlightRecorder, PageChunks, Qps, Record, Resources, Srqs};

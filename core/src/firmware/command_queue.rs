@@ -10,6 +10,10 @@
 //! A slot whose command timed out is retired: the firmware may still answer, into memory that must have no other owner then.
 //! Once it has, the slot is used again, as Linux does (`mlx5_cmd_comp_handler`: only a real completion frees it).
 
+mod recorded;
+
+pub(crate) use recorded::RecordedQueue;
+
 use core::time::Duration;
 
 use bareverbs_firmware_cmds::cmdq::{
@@ -26,7 +30,6 @@ use bareverbs_firmware_cmds::status::Status;
 use crate::barrier;
 use crate::firmware::health::read_health;
 use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
-use crate::firmware::recorder::{CommandRecord, FlightRecorder, RecordKind};
 use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
@@ -121,31 +124,10 @@ impl Slot {
         late: false,
         record: 0,
     };
-
-    /// The record of the slot's command in the flight recorder.
-    fn record(&self, index: u8, object: u32) -> CommandRecord {
-        CommandRecord {
-            opcode: self.opcode,
-            op_mod: self.op_mod,
-            object,
-            slot: index,
-            end: None,
-        }
-    }
 }
 
 /// After this time without an answer a command is late.
 const LATE: Duration = Duration::from_secs(1);
-/// The byte at which a command names its object, and its answer the object that it created.
-const OBJECT: usize = 8;
-
-/// The object that a command, or its answer, names.
-fn object(fixed: &[u8]) -> u32 {
-    fixed
-        .get(OBJECT..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
 
 /// Which kind of slot a command takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -520,17 +502,6 @@ impl CommandQueue {
         Some(result)
     }
 
-    /// The queue with its flight recorder.
-    pub(crate) fn recorded<'q>(
-        &'q mut self,
-        recorder: Option<&'q FlightRecorder>,
-    ) -> RecordedQueue<'q> {
-        RecordedQueue {
-            queue: self,
-            recorder,
-        }
-    }
-
     fn take_answer(
         &self,
         index: u8,
@@ -608,84 +579,6 @@ fn say_late<P: Platform>(
         level,
         "{opcode} op_mod {op_mod:#x} in slot {index}: no answer for {waited:?}; health: {health}"
     );
-}
-
-/// The queue, with the flight recorder that has what goes through it.
-pub(crate) struct RecordedQueue<'q> {
-    queue: &'q mut CommandQueue,
-    recorder: Option<&'q FlightRecorder>,
-}
-
-impl RecordedQueue<'_> {
-    /// The time that a command may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.queue.timeout()
-    }
-
-    /// The same as [`CommandQueue::post`].
-    pub(crate) fn post<P: Platform>(
-        &mut self,
-        platform: &P,
-        class: SlotClass,
-        opcode: Opcode,
-        fixed: &[u8],
-        tail: TailIn<'_>,
-        output_len: usize,
-    ) -> Result<Ticket, PostError> {
-        let queue = &mut *self.queue;
-        let ticket = queue.post(platform, class, opcode, fixed, tail, output_len)?;
-        if let Some(recorder) = self.recorder
-            && let Some(slot) = queue.slots.get_mut(usize::from(ticket.slot))
-        {
-            let command = slot.record(ticket.slot, object(fixed));
-            slot.record = recorder.push(slot.posted, RecordKind::Command(command));
-        }
-        Ok(ticket)
-    }
-
-    /// The same as [`CommandQueue::finish`].
-    pub(crate) fn finish<P: Platform>(
-        &mut self,
-        platform: &P,
-        ticket: Ticket,
-        fixed: &mut [u8],
-        tail: &mut [u8],
-    ) -> Option<Result<(), CommandFailure>> {
-        let Some(recorder) = self.recorder else {
-            return self.queue.finish(platform, ticket, fixed, tail);
-        };
-        let (record, posted, mut command) = {
-            let slot = self.queue.slots.get(usize::from(ticket.slot))?;
-            (slot.record, slot.posted, slot.record(ticket.slot, 0))
-        };
-        let result = self.queue.finish(platform, ticket, fixed, tail)?;
-        if result != Err(CommandFailure::UnknownTicket) {
-            let now = platform.now();
-            if result.is_ok() {
-                command.object = object(fixed);
-            }
-            command.end = Some((now.saturating_sub(posted), result));
-            recorder.update(record, posted, command);
-            if matches!(result, Err(CommandFailure::Timeout { .. })) {
-                recorder.push(now, RecordKind::Health(read_health(platform)));
-            }
-        }
-        Some(result)
-    }
-
-    /// Records the commands under way again whose records were overwritten.
-    #[cold]
-    pub(crate) fn keep_pending(&self) {
-        let Some(recorder) = self.recorder else {
-            return;
-        };
-        for (index, slot) in self.queue.slots.iter().enumerate() {
-            if slot.state == State::Pending {
-                let command = slot.record(index as u8, 0);
-                recorder.update(slot.record, slot.posted, command);
-            }
-        }
-    }
 }
 
 /// Puts a message into the entry that has no blocks.

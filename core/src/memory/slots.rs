@@ -261,7 +261,8 @@ impl<'s> LiveQp<'s> {
         self.complete(counter, 0)
     }
 
-    /// The same for a work request whose completion is not handed out ([`SILENT`]); false if there is none.
+    /// Frees a send work request whose completion is not handed out ([`SILENT`]), and all before it; returns false if there
+    /// is none.
     #[cold]
     pub(crate) fn complete_silent(self, counter: u16) -> bool {
         self.complete(counter, SILENT).is_some()

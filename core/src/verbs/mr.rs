@@ -234,7 +234,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         self.alloc_aligned(len, access, 64)
     }
 
-    /// The same, aligned to so much at least (a power of two of at most 4096).
+    /// Allocates memory at a multiple of `least` at least, a power of two of at most 4096.
     pub(crate) fn alloc_aligned(
         &self,
         len: usize,

@@ -72,7 +72,7 @@ impl Collection {
         self.state().files.entry(file).or_default().push_str(text);
     }
 
-    /// The same, with the time since the report's start before the text.
+    /// Appends text to a file, with the time since the report's start before it.
     pub(crate) fn append_stamped(&self, file: &'static str, text: &str) {
         let now = self.started.elapsed();
         let (seconds, nanoseconds) = (now.as_secs(), now.subsec_nanos());

@@ -17,7 +17,7 @@ pub(crate) struct Identifiers {
 
 /// The constant in an EUI-64, between the parts of the address that it was made of.
 const EUI64_MIDDLE: [u8; 2] = [0xff, 0xfe];
-/// The same of GUIDs that this vendor makes of MAC addresses.
+/// The bytes that this vendor puts into the middle of a MAC address to make a GUID of it.
 const GUID_MIDDLE: [u8; 2] = [0x03, 0x00];
 /// The bit of an address's first byte that says that no maker gave it.
 const LOCAL: u8 = 2;

@@ -254,7 +254,7 @@ impl SyncReset {
         }
     }
 
-    /// Those bits.
+    /// Returns the bits of the event.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {

@@ -30,7 +30,7 @@ fn ask(path: &Path, request: Request) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// Those of the operating system, and those that the other process reports.
+/// The operating system, or the other process, reports an error.
 pub fn ask_counters(path: &Path) -> io::Result<Count> {
     let text = ask(path, Request::Counters)?;
     Count::from_lines(&text).ok_or_else(|| ErrorKind::InvalidData.into())
@@ -40,7 +40,7 @@ pub fn ask_counters(path: &Path) -> io::Result<Count> {
 ///
 /// # Errors
 ///
-/// Those of [`ask_counters`].
+/// The same errors end it as [`ask_counters`].
 pub fn ask_resources(path: &Path, json: bool) -> io::Result<String> {
     ask(
         path,

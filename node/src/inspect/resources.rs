@@ -9,7 +9,7 @@ use bareverbs_core::{CommandError, CqResource, Device, Platform, QpResource};
 ///
 /// # Errors
 ///
-/// Those of the commands.
+/// A command of the query failed.
 pub fn list<P: Platform>(
     device: &Device<'_, P>,
     link: &str,

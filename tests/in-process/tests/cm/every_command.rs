@@ -10,7 +10,6 @@ use std::time::Duration;
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::firmware_cmds::opcode::Opcode;
 use bareverbs_core::firmware_cmds::status::Status as FwStatus;
-use bareverbs_core::qp::QpCap;
 use bareverbs_core::{
     CloseError, CloseFailure, Cqs, Device, DeviceError, GidEntry, OpenError, OpenFailure, OpenStep,
     PageChunks, Qps, Resources, Srqs,
@@ -19,6 +18,8 @@ use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::syndrome::Status;
 use connectx_model::{Config as Card, Objects};
+
+use crate::faults::init;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -81,19 +82,6 @@ fn quick() -> bareverbs_core::Config {
     config.teardown_timeout = TIMEOUT;
     config.health_interval = 5 * MS;
     config
-}
-
-fn init<'a, 'd>() -> QpInit<'a, 'd, ModelPlatform> {
-    QpInit {
-        cap: QpCap {
-            max_send_wr: 4,
-            max_recv_wr: 4,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 16,
-        },
-        ..QpInit::default()
-    }
 }
 
 fn world() -> World {

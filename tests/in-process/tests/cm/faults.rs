@@ -37,7 +37,7 @@ fn open<'s>(
     world.open(node, quick(), memory.storage(), &[ip(node)])
 }
 
-fn init<'a, 'd>() -> QpInit<'a, 'd, ModelPlatform> {
+pub(crate) fn init<'a, 'd>() -> QpInit<'a, 'd, ModelPlatform> {
     QpInit {
         cap: QpCap {
             max_send_wr: 4,
