@@ -116,7 +116,7 @@ syndromes! {
 
     PagesOpMod = 0x0003_0001, BadParam, "MANAGE_PAGES or QUERY_PAGES with an op_mod that does not exist";
     PagesListShort = 0x0003_0002, BadInputLength, "fewer addresses than input_num_entries says";
-    PagesUnaligned = 0x0003_0003, BadParam, "a page address that is 0 or not a multiple of 4 KiB";
+    PagesUnaligned = 0x0003_0003, BadParam, "a page address that is not a multiple of 4 KiB";
     PagesTwice = 0x0003_0004, BadParam, "a page that was given before";
     PagesOutputShort = 0x0003_0005, BadOutputLength, "no space for the addresses of the pages taken back";
     PagesUnreachable = 0x0003_0006, BadParam, "a page that the device cannot reach";

@@ -152,8 +152,8 @@ fn offered(
         let page = entry
             .iter()
             .fold(0, |all, &byte| all << 8 | u64::from(byte));
-        // Linux maps another page in place of one at address 0 (`alloc_system_page`).
-        if page == 0 || page % PAGE != 0 {
+        // Linux avoids address 0 (`alloc_system_page`), but rdma-core's VFIO driver gives it, so cards have to take it.
+        if page % PAGE != 0 {
             return Err(Syndrome::PagesUnaligned);
         }
         if device.pages.holds(page) || !seen.insert(page) {
