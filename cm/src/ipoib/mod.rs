@@ -27,8 +27,11 @@
 //! ```
 
 mod address;
+mod interface;
 mod link;
+pub(crate) mod resolver;
 mod rewrite;
+pub(crate) mod stack;
 
 pub use address::{HARDWARE_LEN, HardwareAddress, broadcast_group, group};
 pub use link::{Link, Peer, PeerSlot, Sender, To};

@@ -8,18 +8,18 @@ use bareverbs_core::{AsyncEvent, Device, Gid, Mtu, Platform, PortAttr, VectorSet
 use crate::engine::{self, Engine, Transmit};
 use crate::mad::sa::SA_CLASS;
 use crate::mad::{GSI_QKEY, GSI_QPN, MAD_LEN, RejectReason};
-use crate::rdma::conn::groups::Groups;
-use crate::rdma::conn::work::WorkList;
-use crate::rdma::id::slot::Storage;
 use crate::rdma::id::table::{IdTable, PortRange};
+use crate::rdma::id::work_list::WorkList;
 use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
 #[cfg(feature = "infiniband")]
 use crate::rdma::port::partitions::PartitionQps;
 use crate::rdma::port::trace::Trace;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::route::deferred::DeferredMad;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::route::joining::Groups;
 use crate::rdma::route::return_path::ReturnPath;
 use crate::rdma::route::router::Router;
+use crate::rdma::storage::Storage;
 use crate::rdma::types::TraceEntry;
 use crate::rdma::types::awaited::Watch;
 use crate::rdma::types::error::RdmaError;

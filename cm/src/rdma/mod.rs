@@ -149,38 +149,43 @@
 //! }
 //! ```
 
+mod calls;
 mod conn;
 mod id;
 mod manager;
-mod port;
+pub(crate) mod port;
+pub(crate) mod resolver;
 mod route;
+mod storage;
 mod tasks;
-mod types;
+pub(crate) mod types;
 mod verbs;
 
+#[cfg(feature = "infiniband")]
+pub use crate::ipoib::resolver::IpOverInfiniband;
+#[cfg(feature = "infiniband")]
+pub use crate::ipoib::stack::{IpPort, IpRxToken, IpTxToken, PacketSlot};
 pub use bareverbs_core::qp::SendFlags;
 pub use bareverbs_core::srq::SrqAttr;
-pub use conn::group::{GroupSlot, JoinMulticast};
-pub use id::slot::{ChannelSlot, Channels, IdSlot, Ids, Resources, Storage};
+pub use calls::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
+pub use calls::dc::DcPath;
+pub use id::group::{GroupSlot, JoinMulticast};
+pub use id::slot::{ChannelSlot, IdSlot};
 #[cfg(feature = "infiniband")]
 pub use port::partitions::PartitionQp;
 pub use port::shared::{Inbox, SharedPort};
-#[cfg(feature = "infiniband")]
-pub use port::stack::{IpPort, IpRxToken, IpTxToken, PacketSlot};
-pub use route::addrinfo::{AddrInfo, AddrInfoError, AddressFamily, getaddrinfo};
-pub use route::deferred::DeferredMadSlot;
-#[cfg(feature = "infiniband")]
-pub use route::ipoib::IpOverInfiniband;
-pub use route::neighbours::NeighbourDiscovery;
-pub use route::resolver::{
-    AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
-    StaticNeighbours,
-};
-pub use route::subnet::{
+pub use resolver::neighbours::NeighbourDiscovery;
+pub use resolver::subnet::{
     MemberSlot, Members, PathSlot, Paths, Questions, SubnetAdministration, SubnetResources,
     SubnetStorage,
 };
-pub use route::with_user::WithSaUser;
+pub use resolver::with_user::WithSaUser;
+pub use resolver::{
+    AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
+    StaticNeighbours,
+};
+pub use route::deferred::DeferredMadSlot;
+pub use storage::{Channels, Ids, Resources, Storage};
 pub use tasks::AsyncCm;
 pub use types::awaited::Awaited;
 pub use types::error::{RdmaError, errno};
@@ -192,7 +197,6 @@ pub use types::{
     REJECT_PRIVATE_DATA_MAX, Route, TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX,
     UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent, event_str,
 };
-pub use verbs::dc::DcPath;
 pub use verbs::objects::{Endpoint, QpInit, QpInitEx, SrqInit};
 pub use verbs::pool::PooledQp;
 

@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 use crate::engine::{ConnectParams, ConnectionId, State, Transport};
 use crate::mad::{CmaHeader, RejectReason};
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, depth, fits};
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::param::{Asked, Depths};

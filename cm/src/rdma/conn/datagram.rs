@@ -9,11 +9,11 @@ use bareverbs_core::wc::Wc;
 use crate::engine::{Address, SidrEventKind, SidrId, SidrParams, SidrReply};
 use crate::mad::{Ece, SidrReq, SidrStatus};
 use crate::rdma::conn::events::Refusal;
+use crate::rdma::id::goal::Goal;
 use crate::rdma::id::table::IdTable;
-use crate::rdma::id::work::Goal;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::GRH;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::{RdmaError, fits};
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::{

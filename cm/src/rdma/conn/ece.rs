@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 
 use crate::mad::{Ece, RejectReason};
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::CmId;
 use crate::rdma::types::error::RdmaError;
 

@@ -9,11 +9,12 @@ use crate::engine::{Address, ConnectionId, DisconnectCause, EventKind, State, Tr
 #[cfg(feature = "infiniband")]
 use crate::mad::AprStatus;
 use crate::mad::RejectReason;
-use crate::rdma::id::slot::{NIL, Pending, Target};
+use crate::rdma::id::slot::{Pending, Target};
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::request::Opened;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
+use crate::rdma::route::ends::Opened;
 use crate::rdma::types::error::{RdmaError, errno};
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmEvent, CmId, ConnEvent, EventType, IdState, IdType,
     PortSpace, UdEvent,

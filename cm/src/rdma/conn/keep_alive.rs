@@ -8,7 +8,7 @@ use bareverbs_core::qp::QpState;
 use crate::engine::State;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::errno;
 use crate::rdma::types::{EventType, IdState};
 use crate::rdma::verbs::objects::IdQp;

@@ -4,7 +4,7 @@ use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};

@@ -1,5 +1,5 @@
 //! Connections, datagram services and multicast groups of ids: the calls of the application, and what follows from
-//! messages of the other end.
+//! messages of the other end and from answers of the firmware.
 
 #[cfg(feature = "infiniband")]
 mod alternate;
@@ -7,13 +7,13 @@ mod connect;
 mod datagram;
 mod ece;
 mod events;
-pub(crate) mod group;
-pub(crate) mod groups;
 #[cfg(feature = "keep-alive")]
 pub(crate) mod keep_alive;
 mod listen;
 mod multicast;
+mod patience;
 pub(crate) mod recycle;
+mod sending;
 mod shutdown;
 mod stale;
 pub(crate) mod work;

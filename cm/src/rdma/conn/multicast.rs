@@ -10,10 +10,10 @@ use bareverbs_core::ah::AhAttr;
 
 use crate::ip::HostError;
 use crate::mad::sa::JoinState;
-use crate::rdma::conn::group::{GroupSlot, JoinMulticast, group_neighbour, mgid, roce_group};
+use crate::rdma::id::group::{GroupSlot, JoinMulticast, group_neighbour, mgid, roce_group};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi;
-use crate::rdma::route::resolver::{Membership, Resolver};
+use crate::rdma::resolver::{Membership, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, IdState, UDP_QKEY};
 

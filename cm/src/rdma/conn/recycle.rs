@@ -6,12 +6,12 @@ use bareverbs_core::Platform;
 use bareverbs_core::qp::{ModifyError, QpAttr, QpAttrMask, QpState};
 
 use crate::engine::{CmError, State};
-use crate::rdma::conn::work::Progress;
-use crate::rdma::id::work::{Move, Recycle};
+use crate::rdma::id::attr::idle_attr;
+use crate::rdma::id::goal::{Move, Recycle};
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::attr::idle_attr;
+use crate::rdma::verbs::ending::Progress;
 use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
 use crate::rdma::verbs::pool::{Kept, PooledQp, QpPool};

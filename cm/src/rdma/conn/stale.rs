@@ -8,7 +8,7 @@ use bareverbs_core::Platform;
 
 use crate::mad::CmaHeader;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::CONNECT_PRIVATE_DATA_MAX;
 use crate::rdma::types::error::RdmaError;
 

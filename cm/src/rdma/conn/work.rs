@@ -1,8 +1,8 @@
 //! What ids have to do by firmware commands: a QP is created, and moved through its states, while the manager goes on.
 //!
-//! An id has a [`Work`](crate::rdma::id::work::Work), which says what it wants of its QP and what is under way. One command of an id is with the firmware
+//! An id has a [`Work`](crate::rdma::id::goal::Work), which says what it wants of its QP and what is under way. One command of an id is with the firmware
 //! at a time, and of all ids as many as the command queue takes; the others wait for their turn, in order
-//! ([`WorkList`]). [`RdmaCm::poll`] looks at the answers, and does what follows from them: the next command, or the message
+//! ([`WorkList`](crate::rdma::id::work_list::WorkList)). [`RdmaCm::poll`] looks at the answers, and does what follows from them: the next command, or the message
 //! that had to wait.
 
 use core::time::Duration;
@@ -14,75 +14,18 @@ use bareverbs_core::qp::{CreateQpError, ModifyError, QpAttr, QpAttrMask, QpState
 use crate::engine::Failover;
 use crate::engine::ReplyParams;
 use crate::mad::{RejectReason, SidrStatus};
-use crate::rdma::id::slot::{NIL, Objects};
-use crate::rdma::id::table::IdTable;
-use crate::rdma::id::work::{Goal, Move};
+use crate::rdma::id::attr::datagram_attr;
+use crate::rdma::id::goal::{Goal, Move};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi::SLICE;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::EventType;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::param::{Asked, Depths};
-use crate::rdma::verbs::attr::datagram_attr;
+use crate::rdma::verbs::ending::Progress;
 use crate::rdma::verbs::making::QpOf;
-
-/// Commands of all ids that are with the firmware at once, at most: the command queue has no more places.
-const MOST: usize = 32;
-
-/// The ids that have a command with the firmware, and those that wait for a place, linked through their slots.
-#[derive(Debug)]
-pub(crate) struct WorkList {
-    posted: heapless::Vec<u32, MOST>,
-    head: u32,
-    tail: u32,
-    /// The id that a call begins something for, and what of it failed at once: the error of the call.
-    in_call: u32,
-    error: Option<RdmaError>,
-}
-
-impl WorkList {
-    pub(crate) const EMPTY: Self = Self {
-        posted: heapless::Vec::new(),
-        head: NIL,
-        tail: NIL,
-        in_call: NIL,
-        error: None,
-    };
-
-    /// Whether there is an answer to wait for.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.posted.is_empty() || self.head != NIL
-    }
-
-    fn push<P: Platform>(&mut self, ids: &mut IdTable<'_, '_, P>, index: u32) {
-        ids[index as usize].links.work_next = NIL;
-        match ids.get_mut(self.tail as usize) {
-            Some(tail) => tail.links.work_next = index,
-            None => self.head = index,
-        }
-        self.tail = index;
-    }
-
-    fn pop<P: Platform>(&mut self, ids: &IdTable<'_, '_, P>) {
-        if let Some(head) = ids.get(self.head as usize) {
-            self.head = head.links.work_next;
-            if self.head == NIL {
-                self.tail = NIL;
-            }
-        }
-    }
-}
-
-/// How far an id has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// There is nothing more to do.
-    Done,
-    /// The firmware has a command of it.
-    Posted,
-    /// The command queue is full.
-    Full,
-}
+use crate::rdma::verbs::owned::Objects;
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Looks at the answers of the firmware, and does what follows.

@@ -1,7 +1,8 @@
-//! Ids: their table and slots, the calls that make, find and change them, their ports and timers.
+//! Ids: their table and slots, their ports, groups and timers, and what they want of their QPs.
 
-mod calls;
-pub(crate) mod patience;
+pub(crate) mod attr;
+pub(crate) mod goal;
+pub(crate) mod group;
 mod port_space;
 #[cfg(feature = "keep-alive")]
 pub(crate) mod probe;
@@ -10,4 +11,4 @@ pub(crate) mod slot;
 pub(crate) mod table;
 mod timers;
 pub(crate) mod waiters;
-pub(crate) mod work;
+pub(crate) mod work_list;

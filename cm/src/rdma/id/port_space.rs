@@ -4,9 +4,10 @@ use core::net::{IpAddr, SocketAddr};
 
 use bareverbs_core::Platform;
 
-use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::{IdState, PortSpace};
 
 impl<P: Platform> IdTable<'_, '_, P> {

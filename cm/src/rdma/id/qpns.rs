@@ -2,8 +2,9 @@
 
 use bareverbs_core::{Platform, Qpn};
 
-use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
+use crate::rdma::types::id::NIL;
 
 impl<P: Platform> IdTable<'_, '_, P> {
     fn qpn_bucket(&self, qpn: u32) -> usize {

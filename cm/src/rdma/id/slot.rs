@@ -1,33 +1,25 @@
-//! The storage that the caller hands in: ids and event channels.
+//! The slots of ids and event channels.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
 use bareverbs_core::Platform;
-use bareverbs_core::cq::Cq;
-use bareverbs_core::pd::Pd;
 
 #[cfg(feature = "infiniband")]
 use crate::engine::AlternatePath;
-use crate::engine::{
-    Address, ConnectionId, ListenerId, ListenerSlot, ReplySlot, SidrId, SidrSlot, Slot, Timers,
-};
+use crate::engine::{Address, ConnectionId, ListenerId, SidrId, Timers};
 use crate::mad::Ece;
-use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::id::goal::Work;
 #[cfg(feature = "keep-alive")]
 use crate::rdma::id::probe::Probe;
 use crate::rdma::id::waiters::Waiters;
-use crate::rdma::id::work::Work;
-use crate::rdma::route::deferred::DeferredMadSlot;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::{
     ACCEPT_PRIVATE_DATA_MAX, ChannelId, CmId, EventType, IdState, IdType, PortSpace,
 };
-use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::{IdSrq, KeptInit, PdOf, XrcdOf};
+use crate::rdma::verbs::owned::Objects;
 
-/// No slot.
-pub(crate) const NIL: u32 = u32::MAX;
 /// Events that one id can have waiting. Each kind comes once per connection, so that only the application's own events
 /// (`write_cm_event`) can fill it.
 pub(crate) const PENDING: usize = 8;
@@ -61,13 +53,6 @@ pub(crate) struct Pending {
     pub(crate) event: EventType,
     pub(crate) status: i32,
     pub(crate) arg: u64,
-}
-
-/// What `create_ep` keeps for the connections of a listener.
-#[derive(Debug)]
-pub(crate) struct Saved<'d, P: Platform> {
-    pub(crate) pd: Option<&'d Pd<'d, P>>,
-    pub(crate) init: KeptInit<'d, P>,
 }
 
 /// Links of an id in the lists of the table. What belongs to the index outlives the id.
@@ -283,29 +268,6 @@ impl Connection {
     };
 }
 
-/// The verbs objects of an id, in the order in which they have to be destroyed.
-#[derive(Debug)]
-pub(crate) struct Objects<'d, P: Platform> {
-    pub(crate) qp: QpOf<'d, P>,
-    pub(crate) srq: Option<IdSrq<'d, P>>,
-    pub(crate) send_cq: Option<Cq<'d, P>>,
-    pub(crate) recv_cq: Option<Cq<'d, P>>,
-    pub(crate) pd: Option<PdOf<'d, P>>,
-    /// Of an XRC target.
-    pub(crate) xrcd: Option<XrcdOf<'d, P>>,
-}
-
-impl<P: Platform> Objects<'_, P> {
-    const NONE: Self = Self {
-        qp: QpOf::None,
-        srq: None,
-        send_cq: None,
-        recv_cq: None,
-        pd: None,
-        xrcd: None,
-    };
-}
-
 /// Storage for one id. Hand a slice of them to [`RdmaCm::new`](crate::rdma::RdmaCm::new).
 #[derive(Debug)]
 pub struct IdSlot<'d, P: Platform> {
@@ -406,105 +368,5 @@ impl ChannelSlot {
 impl Default for ChannelSlot {
     fn default() -> Self {
         Self::EMPTY
-    }
-}
-
-/// All the memory that the manager uses beside itself.
-#[derive(Debug)]
-pub struct Storage<'s, 'd, P: Platform> {
-    /// One slot per id; each connection that another host asks for takes one when the request comes.
-    ///
-    /// The last eighth (`len / 8` slots) is not for a source that has more half-open connections than that, the one that it
-    /// asks for included, if one of them is older than [`half_open_age`](crate::engine::Config::half_open_age): then that one
-    /// is ended for it with REJ 3, no slot is taken, and the request is served when it comes again. If none is that old, the
-    /// source gets what is free. Sources are counted by a hash of six bits, so that two may count as one.
-    pub ids: &'s mut [IdSlot<'d, P>],
-    /// One slot per event channel; none are needed for synchronous ids.
-    pub channels: &'s mut [ChannelSlot],
-    /// One slot per connection, those in timewait included: give some more than ids.
-    pub connections: &'s mut [Slot],
-    /// One slot per port that is listened to.
-    pub listeners: &'s mut [ListenerSlot],
-    /// Answers without a connection that may wait at once.
-    pub replies: &'s mut [ReplySlot],
-    /// One slot per datagram service that is being asked for, here or by others; none are needed for connections. What is
-    /// left over keeps answers for repetitions.
-    pub sidr: &'s mut [SidrSlot],
-    /// One slot per multicast group that an id joins.
-    pub groups: &'s mut [GroupSlot],
-    /// One slot per message of a host that has to be asked for before it can be answered: as many as hosts may come at once
-    /// to a server that has none of their addresses. Once half of them are taken, a host that has an eighth of them
-    /// gets no more: a server whose clients open `n` connections at once each needs `2 * n`. A message that does not
-    /// fit is lost, and sent again by its sender, at the earliest after a quarter of a second if that is one of these
-    /// managers.
-    pub deferred_mads: &'s mut [DeferredMadSlot],
-}
-
-/// `N` ids, as [`Resources`] counts them, with what they need: twice as many connections (those in timewait take their
-/// share), and as many listeners, datagram services, groups and deferred messages.
-#[derive(Debug)]
-pub struct Ids<'d, P: Platform, const N: usize> {
-    ids: [IdSlot<'d, P>; N],
-    connections: [[Slot; N]; 2],
-    listeners: [ListenerSlot; N],
-    sidr: [SidrSlot; N],
-    groups: [GroupSlot; N],
-    deferred_mads: [DeferredMadSlot; N],
-}
-
-/// `N` event channels, as [`Resources`] counts them.
-pub type Channels<const N: usize> = [ChannelSlot; N];
-
-/// Storage as one value, for arrays and statics. The type says how many there are of what:
-/// `Resources<Ids<P, 8>, Channels<1>>`.
-///
-/// Everything that the manager keeps is in here, so that it has to live longer than the manager, and less long than the
-/// device.
-#[derive(Debug)]
-pub struct Resources<I, C> {
-    ids: I,
-    channels: C,
-    replies: [ReplySlot; 32],
-}
-
-impl<'d, P: Platform, const IDS: usize, const CHANNELS: usize>
-    Resources<Ids<'d, P, IDS>, Channels<CHANNELS>>
-{
-    /// Empty storage.
-    pub const fn new() -> Self {
-        Self {
-            ids: Ids {
-                ids: [const { IdSlot::EMPTY }; IDS],
-                connections: [const { [const { Slot::EMPTY }; IDS] }; 2],
-                listeners: [ListenerSlot::EMPTY; IDS],
-                sidr: [const { SidrSlot::EMPTY }; IDS],
-                groups: [GroupSlot::EMPTY; IDS],
-                deferred_mads: [DeferredMadSlot::EMPTY; IDS],
-            },
-            channels: [const { ChannelSlot::EMPTY }; CHANNELS],
-            replies: [ReplySlot::EMPTY; 32],
-        }
-    }
-
-    /// The storage.
-    pub const fn storage(&mut self) -> Storage<'_, 'd, P> {
-        Storage {
-            ids: &mut self.ids.ids,
-            channels: &mut self.channels,
-            connections: self.ids.connections.as_flattened_mut(),
-            listeners: &mut self.ids.listeners,
-            replies: &mut self.replies,
-            sidr: &mut self.ids.sidr,
-            groups: &mut self.ids.groups,
-            deferred_mads: &mut self.ids.deferred_mads,
-        }
-    }
-}
-
-impl<P: Platform, const IDS: usize, const CHANNELS: usize> Default
-    for Resources<Ids<'_, P, IDS>, Channels<CHANNELS>>
-{
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -2,14 +2,16 @@
 
 use core::ops::{Deref, DerefMut};
 
-use bareverbs_core::Platform;
+use bareverbs_core::{Device, Platform};
 
 use crate::engine::{ConnectionId, SidrId};
-use crate::rdma::id::slot::{ChannelSlot, IdSlot, NIL, Pending, Queue, Target};
+use crate::rdma::id::slot::{ChannelSlot, IdSlot, Pending, Queue, Target};
 use crate::rdma::id::waiters::Waiters;
-use crate::rdma::route::resolver::AddressChange;
+use crate::rdma::resolver::AddressChange;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::{ChannelId, CmId, EventType};
+use crate::rdma::verbs::ending::Progress;
 
 /// The slots of ids, and the event channels that ids report to.
 #[derive(Debug)]
@@ -375,5 +377,25 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         // Other ids come first if it has more.
         self.enqueue(index);
         pending.map(|pending| (index, pending))
+    }
+}
+
+impl<P: Platform> IdTable<'_, '_, P> {
+    /// Waits until the objects of all ids that are gone are destroyed.
+    pub(crate) fn finish_endings(&mut self, device: &Device<'_, P>) {
+        for index in 0..self.len() {
+            if self.ending() == 0 {
+                return;
+            }
+            if !self[index].work.ending {
+                continue;
+            }
+            while self[index].objects.step_ending() != Progress::Done {
+                // A device that has died is found in the answer.
+                let _ = device.poll();
+                device.platform().relax();
+            }
+            self.ended(index);
+        }
     }
 }

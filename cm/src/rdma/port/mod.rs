@@ -2,11 +2,6 @@
 
 pub(crate) mod gsi;
 #[cfg(feature = "infiniband")]
-pub(crate) mod ipoib;
-#[cfg(feature = "infiniband")]
 pub(crate) mod partitions;
-pub(crate) mod sending;
 pub(crate) mod shared;
-#[cfg(feature = "infiniband")]
-pub(crate) mod stack;
 pub(crate) mod trace;

@@ -14,14 +14,15 @@ use crate::engine::AlternatePath;
 #[cfg(feature = "infiniband")]
 use crate::mad::AprStatus;
 use crate::mad::sa::{PathRecord, SaRedirection, SaStatus};
-use crate::rdma::conn::group::mgid;
-use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::group::mgid;
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
-use crate::rdma::route::resolver::{Attempt, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{Attempt, PathQuery, Resolution, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::sockaddr::{ANY_GID, DEFAULT_PKEY, SockAddr, SockaddrIb};
 use crate::rdma::types::{EventType, IdState, PortSpace};

@@ -1,17 +1,10 @@
-//! Addresses and routes to them: local addresses, neighbours on a link, paths in an InfiniBand subnet, and
-//! the MADs that wait for them.
+//! Routes: the path from an id to its peer and to its groups, the return path to the sender of a MAD, and the MADs that
+//! wait for one.
 
-pub(crate) mod address;
-pub(crate) mod addrinfo;
 pub(crate) mod deferred;
+mod destination;
+pub(crate) mod ends;
 mod infiniband;
-#[cfg(feature = "infiniband")]
-pub(crate) mod ipoib;
-pub(crate) mod neighbours;
-pub(crate) mod request;
-mod resolve;
-pub(crate) mod resolver;
+pub(crate) mod joining;
 pub(crate) mod return_path;
 pub(crate) mod router;
-pub(crate) mod subnet;
-pub(crate) mod with_user;

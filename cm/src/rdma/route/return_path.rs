@@ -10,7 +10,7 @@ use bareverbs_core::{Gid, Platform};
 use crate::engine::Address;
 use crate::mad::{Attribute, MAD_LEN, Req};
 use crate::rdma::port::gsi::{self, GRH, Received, addresses};
-use crate::rdma::route::resolver::{Neighbour, Resolver};
+use crate::rdma::resolver::{Neighbour, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 

@@ -10,11 +10,11 @@ use bareverbs_core::ah::AhAttr;
 use bareverbs_core::{Device, Gid, LinkLayer, Mtu, Platform, PortAttr};
 
 use crate::engine::Address;
-use crate::rdma::id::slot::NIL;
 use crate::rdma::port::gsi::{self, SLICE};
+use crate::rdma::resolver::Resolver;
 use crate::rdma::route::deferred::{DeferredMad, DeferredMadSlot, DeferredMads};
-use crate::rdma::route::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::sockaddr::ANY_GID;
 
 /// The routes from a device's port.

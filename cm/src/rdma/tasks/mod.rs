@@ -12,14 +12,14 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::wc::Wc;
 use bareverbs_core::{Device, Platform};
 
+use crate::rdma::calls::addrinfo::AddrInfo;
+use crate::rdma::calls::endpoint::RESOLVE;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::addrinfo::AddrInfo;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::tasks::wait::{Source, Wait};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::SockAddr;
 use crate::rdma::types::{ChannelId, CmEvent, CmId, ConnParam, IdType};
-use crate::rdma::verbs::endpoint::RESOLVE;
 use crate::rdma::verbs::objects::QpInit;
 use crate::rdma::verbs::owned::Side;
 

@@ -9,7 +9,7 @@ use bareverbs_core::Platform;
 use crate::rdma::id::slot::Target;
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::tasks::AsyncCm;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId};

@@ -8,6 +8,9 @@ use core::time::Duration;
 use crate::engine::Timers;
 use crate::mad::sa::PathRecord;
 
+/// The index of no slot, at the end of a list that is linked through slots.
+pub(crate) const NIL: u32 = u32::MAX;
+
 /// An RDMA identifier (`struct rdma_cm_id *`), conceptually the socket of RDMA. Generational: one that was destroyed is
 /// an error everywhere, never another id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,6 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::qp::QpKind;
 
-use crate::rdma::id::slot::Objects;
 use crate::rdma::types::IdType;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::hca::Hca;
@@ -14,6 +13,7 @@ use crate::rdma::verbs::hca::Hca;
 use crate::rdma::verbs::kinds::CreatingIdQp;
 use crate::rdma::verbs::making::{Making, QpOf};
 use crate::rdma::verbs::objects::KeptInit;
+use crate::rdma::verbs::owned::Objects;
 
 impl<'d, P: Platform> Hca<'d, P> {
     /// Begins to create the QP of an id of this type. It waits for nothing; the first one for XRC waits for what the

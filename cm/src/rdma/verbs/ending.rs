@@ -1,13 +1,22 @@
 //! Verbs objects of ids that are gone: destroyed in their slots while the manager goes on.
 
+use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
-use bareverbs_core::{Device, Platform};
 
-use crate::rdma::conn::work::Progress;
-use crate::rdma::id::slot::Objects;
-use crate::rdma::id::table::IdTable;
 use crate::rdma::verbs::kinds::DestroyingIdQp;
 use crate::rdma::verbs::making::QpOf;
+use crate::rdma::verbs::owned::Objects;
+
+/// How far an id has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is nothing more to do.
+    Done,
+    /// The firmware has a command of it.
+    Posted,
+    /// The command queue is full.
+    Full,
+}
 
 impl<'d, P: Platform> Objects<'d, P> {
     /// Begins to destroy QP, CQs and PD, one after the other, or moves that on, after what is
@@ -69,26 +78,6 @@ impl<'d, P: Platform> Objects<'d, P> {
                 true => Progress::Posted,
                 false => Progress::Full,
             };
-        }
-    }
-}
-
-impl<P: Platform> IdTable<'_, '_, P> {
-    /// Waits until the objects of all ids that are gone are destroyed.
-    pub(crate) fn finish_endings(&mut self, device: &Device<'_, P>) {
-        for index in 0..self.len() {
-            if self.ending() == 0 {
-                return;
-            }
-            if !self[index].work.ending {
-                continue;
-            }
-            while self[index].objects.step_ending() != Progress::Done {
-                // A device that has died is found in the answer.
-                let _ = device.poll();
-                device.platform().relax();
-            }
-            self.ended(index);
         }
     }
 }

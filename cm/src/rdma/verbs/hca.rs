@@ -6,9 +6,9 @@ use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::xrc::Xrcd;
 use bareverbs_core::{Device, Platform};
 
-use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::objects::{KeptInit, PdOf, XrcdOf};
+use crate::rdma::verbs::owned::Objects;
 
 /// A device and its limits.
 #[derive(Debug)]

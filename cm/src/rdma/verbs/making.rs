@@ -1,14 +1,21 @@
 //! The QP of a connection while it is being created, with the CQs that it needs.
 
 use bareverbs_core::cq::{Cq, CqError, CqInit, CreatingCq, DestroyingCq};
+use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{CreateQpError, QpCap, QpInitHandles, QpKind, queue_sizes};
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::{Device, Platform};
 
-use crate::rdma::id::slot::Saved;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::kinds::{CreatingIdQp, DestroyingIdQp};
 use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
+
+/// What `create_ep` keeps for the connections of a listener.
+#[derive(Debug)]
+pub(crate) struct Saved<'d, P: Platform> {
+    pub(crate) pd: Option<&'d Pd<'d, P>>,
+    pub(crate) init: KeptInit<'d, P>,
+}
 
 /// The QP of an id, or what there is instead of it.
 #[derive(Debug)]

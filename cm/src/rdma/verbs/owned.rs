@@ -1,4 +1,4 @@
-//! What can be done with the verbs objects of an id alone.
+//! The verbs objects of an id, and what can be done with them alone.
 
 use core::task::{Context, Poll};
 
@@ -7,17 +7,38 @@ use bareverbs_core::cq::{Completion, Cq};
 use bareverbs_core::srq::SrqError;
 use bareverbs_core::wc::{Wc, WcStatus};
 
-use crate::rdma::conn::group::GroupSlot;
-use crate::rdma::id::slot::Objects;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::{IdQp, PdOf, XrcdOf};
+use crate::rdma::verbs::objects::{IdQp, IdSrq, PdOf, XrcdOf};
 
 /// A CQ of an id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Side {
     Send,
     Recv,
+}
+
+/// The verbs objects of an id, in the order in which they have to be destroyed.
+#[derive(Debug)]
+pub(crate) struct Objects<'d, P: Platform> {
+    pub(crate) qp: QpOf<'d, P>,
+    pub(crate) srq: Option<IdSrq<'d, P>>,
+    pub(crate) send_cq: Option<Cq<'d, P>>,
+    pub(crate) recv_cq: Option<Cq<'d, P>>,
+    pub(crate) pd: Option<PdOf<'d, P>>,
+    /// Of an XRC target.
+    pub(crate) xrcd: Option<XrcdOf<'d, P>>,
+}
+
+impl<P: Platform> Objects<'_, P> {
+    pub(crate) const NONE: Self = Self {
+        qp: QpOf::None,
+        srq: None,
+        send_cq: None,
+        recv_cq: None,
+        pd: None,
+        xrcd: None,
+    };
 }
 
 impl<'d, P: Platform> Objects<'d, P> {
@@ -55,17 +76,6 @@ impl<'d, P: Platform> Objects<'d, P> {
         match srq.srq.users() - u32::from(srq.own_qp) {
             0 => Ok(()),
             users => Err(RdmaError::Srq(SrqError::Busy { users })),
-        }
-    }
-
-    /// Lets the QP, if there is one, receive what is sent to a group.
-    pub(crate) fn attach(&mut self, slot: &GroupSlot) -> Result<bool, RdmaError> {
-        match self.qp.as_mut() {
-            Some(IdQp::Ud(qp)) if !slot.send_only => {
-                qp.attach_mcast(slot.path.dgid)?;
-                Ok(true)
-            }
-            _ => Ok(false),
         }
     }
 

@@ -13,7 +13,7 @@ use bareverbs_core::cq::Cq;
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{Qp, QpCap, QpInitHandles, Rc};
 
-use crate::rdma::id::slot::NIL;
+use crate::rdma::types::id::NIL;
 use crate::rdma::verbs::objects::{KeptInit, PdOf};
 
 /// How many QPs of other sizes, CQs or PDs are looked at for one that fits. They go to the end of the queue.

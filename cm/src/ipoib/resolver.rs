@@ -10,15 +10,13 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::{Device, Gid, Platform, PortState};
 
 use crate::ip::{self, Host};
+use crate::ipoib::interface::{Interface, PACKET, Target};
+use crate::ipoib::stack::{IpPort, PacketSlot, Stack};
 use crate::ipoib::{self, HardwareAddress, Link, PeerSlot, To, broadcast_group, group};
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaRedirection};
-use crate::rdma::port::ipoib::{Interface, PACKET, Target};
-use crate::rdma::port::stack::{IpPort, PacketSlot, Stack};
-use crate::rdma::route::resolver::{
-    Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
-};
-use crate::rdma::route::subnet::SubnetAdministration;
+use crate::rdma::resolver::subnet::SubnetAdministration;
+use crate::rdma::resolver::{Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 
 /// Frames that one poll takes at most, so that a flood cannot block the caller.

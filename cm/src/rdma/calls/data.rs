@@ -14,7 +14,7 @@ use bareverbs_core::wc::Wc;
 use bareverbs_core::{Platform, Qpn};
 
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, UDP_QKEY};
 use crate::rdma::verbs::owned::Side;

@@ -8,11 +8,11 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{CreateQpError, QpAttr, QpAttrMask, QpState, Uc, Ud};
 use bareverbs_core::xrc::Xrcd;
 
+use crate::rdma::id::attr::datagram_attr;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdState, IdType, UDP_QKEY};
-use crate::rdma::verbs::attr::datagram_attr;
 use crate::rdma::verbs::objects::{Endpoint, IdQp, KeptInit, PdOf, QpInit};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {

@@ -7,9 +7,11 @@ use bareverbs_core::ah::AhAttr;
 use bareverbs_core::{Platform, RoceVersion};
 
 use crate::ip::multicast_mac;
-use crate::rdma::route::resolver::{Membership, Neighbour};
+use crate::rdma::resolver::{Membership, Neighbour};
+use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, PortSpace, UDP_QKEY};
 use crate::rdma::verbs::objects::IdQp;
+use crate::rdma::verbs::owned::Objects;
 
 /// The membership bit of a P_Key: full members receive from limited ones, and the other way round.
 pub(crate) const FULL_MEMBER: u16 = 0x8000;
@@ -63,6 +65,19 @@ impl GroupSlot {
 impl Default for GroupSlot {
     fn default() -> Self {
         Self::EMPTY
+    }
+}
+
+impl<P: Platform> Objects<'_, P> {
+    /// Lets the QP, if there is one, receive what is sent to a group.
+    pub(crate) fn attach(&mut self, slot: &GroupSlot) -> Result<bool, RdmaError> {
+        match self.qp.as_mut() {
+            Some(IdQp::Ud(qp)) if !slot.send_only => {
+                qp.attach_mcast(slot.path.dgid)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use bareverbs_core::{
 
 use crate::ip::{self, Event, Filter, Host};
 use crate::rdma::port::shared::{Inbox, SharedPort};
-use crate::rdma::route::resolver::{AddressChange, Resolution, Resolver};
+use crate::rdma::resolver::{AddressChange, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 
 /// The size of a frame: all of the IP host's own messages, and echo requests of ordinary Ethernet.

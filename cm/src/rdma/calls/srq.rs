@@ -6,7 +6,7 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::srq::{Srq, SrqAttr, SrqHandle};
 
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdState, IdType};
 use crate::rdma::verbs::objects::{IdSrq, SrqInit};

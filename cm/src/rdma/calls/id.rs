@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 
 use crate::rdma::id::slot::{Queue, Target};
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId, IdOption, IdState, IdType, PortSpace, Route};
 use crate::rdma::verbs::making::QpOf;

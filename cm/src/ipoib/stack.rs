@@ -43,7 +43,7 @@ use smoltcp::storage::RingBuffer;
 use smoltcp::time::Instant;
 
 use crate::ipoib::HEADER_LEN;
-use crate::rdma::port::ipoib::PACKET;
+use crate::ipoib::interface::PACKET;
 
 /// The longest IP packet.
 const LONGEST: usize = PACKET - HEADER_LEN;

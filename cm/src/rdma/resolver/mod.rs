@@ -1,5 +1,9 @@
 //! From addresses to paths: the trait that ARP, neighbour discovery, a table, or subnet administration implement.
 
+pub(crate) mod neighbours;
+pub(crate) mod subnet;
+pub(crate) mod with_user;
+
 use core::net::IpAddr;
 use core::time::Duration;
 

@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 use crate::engine::State;
 use crate::ip::WAITING_LOG;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::IdState;
 use crate::rdma::types::awaited::{Awaited, Watch};
 use crate::rdma::types::error::RdmaError;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod, SaRedirection};
-use crate::rdma::route::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
 

@@ -6,14 +6,15 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 
 use crate::ip::is_unicast;
-use crate::rdma::conn::group::{group_neighbour, roce_group};
-use crate::rdma::id::slot::{IdSlot, NIL};
+use crate::rdma::id::group::{group_neighbour, roce_group};
+use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
-use crate::rdma::route::resolver::{Neighbour, Resolution, Resolver};
+use crate::rdma::resolver::{Neighbour, Resolution, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::id::NIL;
 use crate::rdma::types::{EventType, IdState};
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {

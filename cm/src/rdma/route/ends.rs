@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 use crate::engine::Address;
 use crate::ip::is_unicast;
 use crate::mad::{CmaHeader, MadError};
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::route::router::Router;
 use crate::rdma::types::ACCEPT_PRIVATE_DATA_MAX;
 use crate::rdma::types::error::RdmaError;

@@ -7,9 +7,7 @@ use bareverbs_core::RoceVersion;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{McMemberRecord, PathRecord, SaRedirection};
-use crate::rdma::route::resolver::{
-    AddressChange, Attempt, Membership, PathQuery, Resolution, Resolver,
-};
+use crate::rdma::resolver::{AddressChange, Attempt, Membership, PathQuery, Resolution, Resolver};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{SaUser, Taken};
 

@@ -9,10 +9,10 @@ use bareverbs_core::ah::AhAttr;
 
 use crate::engine::Address;
 use crate::mad::sa::McMemberRecord;
-use crate::rdma::conn::group::GroupSlot;
+use crate::rdma::id::group::GroupSlot;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, UdEvent};

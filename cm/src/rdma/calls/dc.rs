@@ -9,7 +9,7 @@ use bareverbs_core::srq::Srq;
 use bareverbs_core::{Mtu, Platform};
 
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdState, IdType};
 

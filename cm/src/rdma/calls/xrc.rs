@@ -8,7 +8,7 @@ use bareverbs_core::Platform;
 use bareverbs_core::qp::XrcSend;
 
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::CmId;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::objects::{Endpoint, IdQp};

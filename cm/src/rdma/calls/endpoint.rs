@@ -5,13 +5,14 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::pd::Pd;
 
-use crate::rdma::id::slot::{Saved, Target};
+use crate::rdma::calls::addrinfo::AddrInfo;
+use crate::rdma::id::slot::Target;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::addrinfo::AddrInfo;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, IdState, IdType};
 use crate::rdma::verbs::making::QpOf;
+use crate::rdma::verbs::making::Saved;
 use crate::rdma::verbs::objects::QpInit;
 
 /// How long librdmacm gives each step of address resolution here.

@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 
 use crate::mad::sa::PathRecord;
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::sockaddr::{SockAddr, SockaddrIb};
 use crate::rdma::types::{CmId, EventType, IdState};

@@ -3,7 +3,7 @@
 use bareverbs_core::Platform;
 
 use crate::rdma::manager::RdmaCm;
-use crate::rdma::route::resolver::Resolver;
+use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdType};
 use crate::rdma::verbs::objects::QpInitEx;
