@@ -1,12 +1,15 @@
 //! Import circles: files of one crate that name each other, directly or through others.
 //!
 //! A file in a circle cannot be understood without the others of it. Circles of two (a type and the calls on it) are
-//! allowed; a longer one fails.
+//! allowed; a longer one fails, save where a crate has a ceiling of its own, which only falls.
+//!
+//! Every crate of the checkout is read: each folder with a `lib.rs` or a `main.rs` is one, tests and examples with them.
 //!
 //! An arrow goes from a file to the file that defines the item which it names by a path from `crate`, `self` or `super`,
 //! in a `use` declaration or elsewhere. Re-exports are followed to the definition and are no arrows themselves, nor are
 //! `mod` declarations. Tests do not count, nor do the insides of macros.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -19,20 +22,24 @@ use crate::outcome::Outcome;
 pub(crate) const ABOUT: &str =
     "files of one crate that import each other in a circle (--list for every arrow in one)";
 
-/// The crates, by the folder of their sources.
-const CRATES: &[&str] = &[
-    "firmware-cmds/src",
-    "core/src",
-    "cm/src",
-    "vfio-driver/src",
-    "tests/model/src",
-    "tests/model-server/src",
-    "tests/in-process/src",
-    "tests/rigs/src",
-];
+/// Folders with several crates of which each is one file and a folder of the same name.
+const FOLDERS_OF_CRATES: &[&str] = &["tests/bench/benches"];
 
 /// The most files that a circle may have.
 const LIMIT: usize = 2;
+
+/// Crates with a longer circle than [`LIMIT`] today, and the files of the longest. A ceiling only falls: a shorter circle
+/// fails as well, so that the ceiling is lowered with it.
+const CEILINGS: &[(&str, usize)] = &[
+    ("c-abi/sockets/src", 4),
+    ("c-abi/src", 30),
+    ("examples/cmtime", 4),
+    ("examples/devinfo", 14),
+    ("examples/l2fwd", 6),
+    ("examples/perf", 6),
+    ("examples/rping", 4),
+    ("examples/tcp_echo", 4),
+];
 
 /// A module, as its path from the crate's root.
 type Module = Vec<String>;
@@ -61,21 +68,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut outcome = Outcome::default();
-    for folder in CRATES {
+    let folders = crates(&root)?;
+    for (ceiling, _) in CEILINGS {
+        outcome.check(folders.iter().any(|folder| folder == ceiling), || {
+            format!("{ceiling} has a ceiling and is no crate")
+        });
+    }
+    for folder in &folders {
         let krate = Crate::read(&root.join(folder))?;
         let circles = krate.circles();
-        let longer: Vec<&Vec<&Module>> = circles
-            .iter()
-            .filter(|circle| circle.len() > LIMIT)
-            .collect();
+        let longest = circles.first().map_or(0, Vec::len);
         println!(
-            "{folder}: {} files, circles of more than {LIMIT}: {}",
-            krate.files.len(),
-            longer.len()
+            "{folder}: {} files, longest circle: {longest}",
+            krate.files.len()
         );
-        for circle in &longer {
+        for circle in circles.iter().filter(|circle| circle.len() > LIMIT) {
             println!("  a circle of {} files", circle.len());
-            for module in circle.iter() {
+            for module in circle {
                 let of = &krate.files[*module];
                 let path = of.path.strip_prefix(&root).unwrap_or(&of.path);
                 let to: Vec<String> = krate
@@ -87,12 +96,65 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 println!("    {} {}", path.display(), to.join(" "));
             }
         }
-        outcome.check(longer.is_empty(), || {
-            let sizes: Vec<usize> = longer.iter().map(|circle| circle.len()).collect();
-            format!("{folder}: circles of {sizes:?} files")
+        let ceiling = CEILINGS.iter().find(|(of, _)| of == folder);
+        let verdict = judge(longest, ceiling.map(|&(_, ceiling)| ceiling));
+        outcome.check(verdict.is_ok(), || {
+            format!("{folder}: {}", verdict.unwrap_err())
         });
     }
     Ok(outcome)
+}
+
+/// Compares the longest circle of a crate with what it may have.
+fn judge(longest: usize, ceiling: Option<usize>) -> Result<(), String> {
+    match ceiling {
+        None if longest <= LIMIT => Ok(()),
+        Some(ceiling) if ceiling > LIMIT && longest == ceiling => Ok(()),
+        Some(ceiling) if longest < ceiling => Err(format!(
+            "the longest circle has {longest} files: lower the ceiling of {ceiling}"
+        )),
+        _ => Err(format!(
+            "a circle of {longest} files, {} at most",
+            ceiling.unwrap_or(LIMIT)
+        )),
+    }
+}
+
+/// The folders of all crates in the checkout, relative to it.
+fn crates(root: &Path) -> Result<Vec<String>, String> {
+    let mut found: Vec<String> = FOLDERS_OF_CRATES.iter().map(|&of| of.to_owned()).collect();
+    find_crates(root, root, &mut found)?;
+    found.sort();
+    Ok(found)
+}
+
+fn find_crates(root: &Path, folder: &Path, found: &mut Vec<String>) -> Result<(), String> {
+    for path in entries(folder)? {
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        // Cargo marks its folder of output.
+        if path.is_dir() && !hidden && !path.join("CACHEDIR.TAG").exists() {
+            if is_crate(&path) {
+                let path = path.strip_prefix(root).unwrap_or(&path);
+                found.push(path.to_string_lossy().into_owned());
+            }
+            find_crates(root, &path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_crate(folder: &Path) -> bool {
+    folder.join("lib.rs").exists() || folder.join("main.rs").exists()
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let of = |error| format!("{}: {error}", folder.display());
+    let entries = std::fs::read_dir(folder).map_err(of)?;
+    entries
+        .map(|entry| entry.map(|entry| entry.path()).map_err(of))
+        .collect()
 }
 
 impl Crate {
@@ -103,16 +165,22 @@ impl Crate {
     }
 
     fn read_folder(&mut self, root: &Path, folder: &Path) -> Result<(), String> {
-        let entries =
-            std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        for entry in entries.flatten() {
-            let path = entry.path();
+        for path in entries(folder)? {
             if path.is_dir() {
-                self.read_folder(root, &path)?;
+                // A crate inside the folder of another is read for itself.
+                if !is_crate(&path) {
+                    self.read_folder(root, &path)?;
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let module = module_of(root, &path);
                 let file = File::read(&path, &module)?;
-                self.files.insert(module, file);
+                match self.files.entry(module) {
+                    Entry::Vacant(place) => {
+                        place.insert(file);
+                    }
+                    // The library and the program of one package are both the root.
+                    Entry::Occupied(mut root) => root.get_mut().join(file),
+                }
             }
         }
         Ok(())
@@ -199,6 +267,12 @@ fn module_of(root: &Path, path: &Path) -> Module {
 }
 
 impl File {
+    fn join(&mut self, other: Self) {
+        self.names.extend(other.names);
+        self.exports.extend(other.exports);
+        self.globs.extend(other.globs);
+    }
+
     fn read(path: &Path, module: &Module) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -362,6 +436,31 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ceiling_is_neither_passed_nor_left_too_high() {
+        assert_eq!(judge(0, None), Ok(()));
+        assert_eq!(judge(LIMIT, None), Ok(()));
+        assert!(judge(LIMIT + 1, None).is_err());
+        assert_eq!(judge(7, Some(7)), Ok(()));
+        assert!(judge(8, Some(7)).is_err());
+        assert!(judge(6, Some(7)).unwrap_err().contains("lower"));
+        // What every crate may have needs no ceiling.
+        assert!(judge(LIMIT, Some(LIMIT)).is_err());
+    }
+
+    #[test]
+    fn every_package_of_the_workspace_is_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+        let members = manifest.split_once("members = [").unwrap().1;
+        let members = members.split_once(']').unwrap().0;
+        let found = crates(&root).unwrap();
+        for member in members.split('"').skip(1).step_by(2) {
+            let read = found.iter().any(|folder| folder.starts_with(member));
+            assert!(read, "{member} is in no list of {found:?}");
+        }
+    }
 
     fn circles(name: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let mut krate = Crate::default();
