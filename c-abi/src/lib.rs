@@ -21,7 +21,7 @@
 //!   and `read` whether it blocks or not.
 //! * The data path takes the lock of its queue only: send queue, receive queue, SRQ or CQ.
 //! * `librdmacm`'s own part (moving QPs, synchronous calls) is done here; `RdmaCm` plays the part of the kernel's `rdma_ucm`.
-//! * Calls that wait can be cancelled (`pthread_cancel`): see the module `cancel`.
+//! * Calls that wait can be cancelled (`pthread_cancel`): see the module `process::cancel`.
 //! * A panic does not cross into C: it is EIO. The usual way through the data path has none of its own, and is not guarded: one of
 //!   the platform's ends the process there.
 //!
@@ -33,48 +33,11 @@
 )]
 
 pub mod abi;
-mod acks;
-mod ah;
-mod async_event;
-mod buffer;
-mod cancel;
-mod channel;
-mod clock;
-mod cm;
-mod context;
-mod counters;
-mod cq;
-mod cq_ex;
-mod data_lock;
-mod descriptor;
-mod device;
-mod dm;
-mod failure;
-mod hca;
-mod interfaces;
-mod memory;
-#[cfg(feature = "model")]
-mod model;
-mod modify;
-mod mr;
-mod mw;
-mod path;
-mod pd;
-mod poll;
-mod post;
-mod progress;
-mod provider;
-mod qp;
-mod query;
-mod raw;
-mod receive;
-mod registry;
-mod rereg;
+mod data;
+mod ethernet;
+mod process;
+mod rdmacm;
 mod rsocket;
-mod rss;
-pub mod settings;
-mod srq;
-mod strings;
-mod work_queue;
-mod wr;
-mod xrc;
+mod verbs;
+
+pub use process::settings;

@@ -22,7 +22,7 @@ pub mod several;
 pub mod wait;
 
 mod address;
-#[path = "../../src/cancel.rs"]
+#[path = "../../src/process/cancel.rs"]
 #[allow(
     dead_code,
     reason = "the C library's functions are called by others' names here"

@@ -13,8 +13,8 @@ use bareverbs_node::verbs::{
     QpInitHandles, QpState, RKey, Rc, Remote, SendData, SendFlags, SendOp, SendWr, WcStatus,
 };
 
-use crate::failure::{Errno, Result};
-use crate::hca::{Hca, P};
+use crate::process::failure::{Errno, Result};
+use crate::process::hca::{Hca, P};
 use crate::rsocket::flow::{Inbound, Outbound};
 use crate::rsocket::options::Sizes;
 use crate::rsocket::port::Port;
@@ -532,7 +532,7 @@ impl Connection {
         if let Err((kept, error)) = mapped.region.dereg() {
             mapped.region = kept;
             self.mapped.push(mapped);
-            return Err(crate::failure::Errno::from(
+            return Err(crate::process::failure::Errno::from(
                 bareverbs_node::verbs::MrError::Command(error),
             ));
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bareverbs_node::cm::rdma::SockAddr;
 use libc::{sockaddr, socklen_t};
 
-use crate::failure::{Errno, Result, as_number, as_status, lock};
+use crate::process::failure::{Errno, Result, as_number, as_status, lock};
 use crate::rsocket::epoll;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
 use crate::rsocket::stream::give_address;

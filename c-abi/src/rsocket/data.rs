@@ -10,7 +10,7 @@ use std::slice;
 use bareverbs_node::cm::rdma::SockAddr;
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::failure::{Errno, Result, lock};
+use crate::process::failure::{Errno, Result, lock};
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::remaining::Remaining;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, of_ip, unspecified};

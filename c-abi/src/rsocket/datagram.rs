@@ -22,8 +22,8 @@ use bareverbs_node::verbs::{
     QpCap, QpInitHandles, QpState, Qpn, SendData, SendFlags, SendOp, SendWr, Ud, WcStatus,
 };
 
-use crate::failure::{Errno, Result};
-use crate::hca::{Hca, P};
+use crate::process::failure::{Errno, Result};
+use crate::process::hca::{Hca, P};
 use crate::rsocket::options::Sizes;
 use crate::rsocket::port::Port;
 
@@ -278,7 +278,7 @@ impl Datagrams {
         if !self.local.ip().is_unspecified() {
             return Ok(self.local);
         }
-        let devices = crate::device::devices()?;
+        let devices = crate::process::device::devices()?;
         let own = devices.iter().find(|device| {
             device
                 .hca_if_up()

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use libc::{epoll_event, pollfd};
 
-use crate::descriptor::Counter;
-use crate::failure::{Errno, Result, as_errno, as_number, lock};
+use crate::process::descriptor::Counter;
+use crate::process::failure::{Errno, Result, as_errno, as_number, lock};
 use crate::rsocket::poll::{deadline, poll};
 use crate::rsocket::task::as_length;
 

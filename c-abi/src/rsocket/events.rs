@@ -6,15 +6,15 @@ use std::time::Duration;
 use bareverbs_node::cm::rdma::{CmEvent, CmId, EventType, IdOption};
 use bareverbs_node::verbs::QpState;
 
-use crate::cm::id::{local_addr, peer_addr};
-use crate::failure::{Errno, Result, lock};
-use crate::hca::Hca;
+use crate::process::failure::{Errno, Result, lock};
+use crate::process::hca::Hca;
+use crate::process::settings;
+use crate::rdmacm::id::{local_addr, peer_addr};
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::port::{self, Port};
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table;
 use crate::rsocket::wire::Hello;
-use crate::settings;
 
 /// How long finding a route may take.
 const ROUTE: Duration = Duration::from_secs(2);

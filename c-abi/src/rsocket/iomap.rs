@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use libc::{off_t, size_t};
 
-use crate::failure::{Errno, as_status, guarded, lock};
+use crate::process::failure::{Errno, as_status, guarded, lock};
 use crate::rsocket::connection::End;
 use crate::rsocket::data::{bytes, connection};
 use crate::rsocket::table::socket;

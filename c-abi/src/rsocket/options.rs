@@ -10,8 +10,8 @@ use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::IdOption;
 use libc::socklen_t;
 
-use crate::cm::path::{self, MOST_PATHS};
-use crate::failure::{Errno, Result, as_status, lock};
+use crate::process::failure::{Errno, Result, as_status, lock};
+use crate::rdmacm::path::{self, MOST_PATHS};
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table::socket;
 use crate::rsocket::wire;

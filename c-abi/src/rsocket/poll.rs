@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
-use crate::failure::{Errno, Result, lock};
+use crate::process::failure::{Errno, Result, lock};
 use crate::rsocket::connection::End;
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table;

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use bareverbs_node::cm::rdma::ChannelId;
 use bareverbs_node::verbs::Pd;
 
-use crate::failure::{Result, lock};
-use crate::hca::{Hca, P};
+use crate::process::failure::{Result, lock};
+use crate::process::hca::{Hca, P};
 
 /// A device with rsockets. It is made once, and kept until the process ends.
 pub(super) struct Port {

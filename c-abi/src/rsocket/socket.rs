@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use bareverbs_node::cm::rdma::{CmId, PortSpace, SockAddr, SockaddrIb};
 use bareverbs_node::verbs::{CqEvents, Gid, Platform};
 
-use crate::descriptor::Counter;
-use crate::failure::{Errno, Result, lock};
-use crate::hca::Hca;
-use crate::memory;
-use crate::progress;
+use crate::process::descriptor::Counter;
+use crate::process::failure::{Errno, Result, lock};
+use crate::process::hca::Hca;
+use crate::process::memory;
+use crate::process::progress;
+use crate::process::settings;
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::datagram::Datagrams;
 use crate::rsocket::options::Options;
@@ -22,7 +23,6 @@ use crate::rsocket::table;
 use crate::rsocket::task::block_on;
 use crate::rsocket::wait::{Waiter, Waiters, sleep};
 use crate::rsocket::wire::Message;
-use crate::settings;
 
 /// How long closing waits for what was sent, if the program does not say.
 const LINGER: Duration = Duration::from_secs(30);

@@ -14,11 +14,11 @@ use bareverbs_node::Address;
 use bareverbs_node::cm::rdma::{CmId, PortSpace, SockAddr};
 use libc::{sockaddr, socklen_t};
 
-use crate::cm::id::local_addr;
-use crate::cm::sockaddr::{self as socket_address, check_length, from_c, to_c};
-use crate::device::{DeviceObject, devices};
-use crate::failure::{Errno, Result, as_number, as_status, lock};
-use crate::hca::Hca;
+use crate::process::device::{DeviceObject, devices};
+use crate::process::failure::{Errno, Result, as_number, as_status, lock};
+use crate::process::hca::Hca;
+use crate::rdmacm::id::local_addr;
+use crate::rdmacm::sockaddr::{self as socket_address, check_length, from_c, to_c};
 use crate::rsocket::connection::End;
 use crate::rsocket::datagram::Datagrams;
 use crate::rsocket::events::handle_all;

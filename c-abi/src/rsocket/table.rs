@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::failure::{Errno, Result, lock};
+use crate::process::failure::{Errno, Result, lock};
 use crate::rsocket::socket::Socket;
 
 #[derive(Default)]

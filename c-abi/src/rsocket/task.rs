@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use libc::{nfds_t, pollfd, ssize_t};
 
-use crate::cancel;
-use crate::failure::{Errno, Result, guarded};
+use crate::process::cancel;
+use crate::process::failure::{Errno, Result, guarded};
 
 /// The arguments of the `poll` that a task waits for.
 #[derive(Debug, Clone, Copy)]

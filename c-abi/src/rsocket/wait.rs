@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, pollfd};
 
-use crate::descriptor::Counter;
-use crate::failure::{Result, lock};
+use crate::process::descriptor::Counter;
+use crate::process::failure::{Result, lock};
 use crate::rsocket::task;
 
 /// A thread that waits, or may.

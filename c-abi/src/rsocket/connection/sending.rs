@@ -3,7 +3,7 @@
 use bareverbs_node::verbs::{RKey, Remote, SendData, SendOp};
 
 use super::{Connection, DATA, End};
-use crate::failure::{Errno, Result};
+use crate::process::failure::{Errno, Result};
 use crate::rsocket::flow::Piece;
 use crate::rsocket::options::MOST_INLINE;
 use crate::rsocket::remaining::Remaining;

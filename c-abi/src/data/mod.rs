@@ -1,0 +1,7 @@
+//! The data path: posting to send and receive queues, and polling CQs.
+
+pub(crate) mod cq_ex;
+pub(crate) mod poll;
+pub(crate) mod post;
+pub(crate) mod receive;
+pub(crate) mod wr;

@@ -1,0 +1,693 @@
+//! The data path of send queues: `ibv_post_send`.
+
+// UNSAFETY: raw pointers of C, and queues behind their locks.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::mem::{self, ManuallyDrop};
+use std::ptr::NonNull;
+use std::slice;
+
+use bareverbs_node::verbs::qp::send::Batch;
+use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
+use bareverbs_node::verbs::{
+    AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags,
+    SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend, qp::RawPacket,
+};
+
+use crate::abi::numbers::*;
+use crate::abi::objects::ibv_qp;
+use crate::abi::requests::{ibv_send_wr, ibv_sge};
+use crate::process::data_lock::DataGuard;
+use crate::process::failure::{Errno, Result, as_errno};
+use crate::process::hca::P;
+use crate::verbs::ah::AhObject;
+use crate::verbs::mw;
+use crate::verbs::qp::{QpObject, SendHalf};
+
+/// Inline bytes that are gathered from several places at once; the device's WQEs have fewer.
+const INLINE: usize = 1024;
+
+const _: () = {
+    // `sges` lends entries of C as the driver's.
+    assert!(size_of::<ibv_sge>() == size_of::<Sge>());
+    assert!(align_of::<ibv_sge>() == align_of::<Sge>());
+    assert!(mem::offset_of!(ibv_sge, length) == mem::offset_of!(Sge, length));
+    assert!(mem::offset_of!(ibv_sge, lkey) == mem::offset_of!(Sge, lkey));
+};
+
+/// A list of scatter/gather entries.
+///
+/// # Safety
+/// The list has as many entries as it says.
+#[inline]
+pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge]> {
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let list = NonNull::new(list.cast_mut()).ok_or(Errno::EINVAL)?;
+    // SAFETY: the caller's promise; both structures lie in memory in the same way.
+    Ok(unsafe { slice::from_raw_parts(list.cast::<Sge>().as_ptr(), count) })
+}
+
+/// A work request in the driver's words, but for the data.
+///
+/// # Safety
+/// The request is one of the headers', with the part of the union that its opcode and the QP's type say.
+unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let remote = || Remote {
+            addr: wr.wr.rdma.remote_addr,
+            rkey: RKey(wr.wr.rdma.rkey),
+        };
+        let at = || Remote {
+            addr: wr.wr.atomic.remote_addr,
+            rkey: RKey(wr.wr.atomic.rkey),
+        };
+        let immediate = u32::from_be(wr.imm_data);
+        Ok(match wr.opcode {
+            IBV_WR_SEND if T::PACKET => SendOp::Send,
+            _ if T::PACKET => return Err(Errno::EINVAL),
+            IBV_WR_SEND if !T::CONNECTED => SendOp::SendTo(destination(wr)?),
+            IBV_WR_SEND_WITH_IMM if !T::CONNECTED => SendOp::SendToImm(destination(wr)?, immediate),
+            IBV_WR_SEND => SendOp::Send,
+            IBV_WR_SEND_WITH_IMM => SendOp::SendImm(immediate),
+            IBV_WR_SEND_WITH_INV => SendOp::SendInv(RKey(wr.imm_data)),
+            IBV_WR_RDMA_WRITE => SendOp::Write(remote()),
+            IBV_WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm(remote(), immediate),
+            IBV_WR_RDMA_READ => SendOp::Read(remote()),
+            IBV_WR_ATOMIC_CMP_AND_SWP => SendOp::CompareSwap {
+                remote: at(),
+                compare: wr.wr.atomic.compare_add,
+                swap: wr.wr.atomic.swap,
+            },
+            IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd {
+                remote: at(),
+                add: wr.wr.atomic.compare_add,
+            },
+            _ => return Err(Errno::EINVAL),
+        })
+    }
+}
+
+/// Where a datagram goes.
+///
+/// # Safety
+/// The request is one for datagrams.
+unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination<'_>> {
+    // SAFETY: the caller's promise: the handle was created here.
+    unsafe {
+        let ud = wr.wr.ud;
+        Ok(Destination {
+            ah: handle(ud.ah)?,
+            remote_qpn: Qpn::from_low_bits(ud.remote_qpn),
+            remote_qkey: ud.remote_qkey,
+        })
+    }
+}
+
+/// The address handle behind one of C.
+///
+/// # Safety
+/// It was created here, and is not destroyed for as long as the result is used.
+pub(crate) unsafe fn handle<'a>(ah: *mut crate::abi::objects::ibv_ah) -> Result<&'a AddressHandle> {
+    // SAFETY: the caller's promise: it is the first field of an `AhObject`.
+    let object = unsafe { ah.cast::<AhObject>().as_ref() }.ok_or(Errno::EINVAL)?;
+    Ok(&object.handle)
+}
+
+/// The types of QPs that have a send queue.
+pub(crate) trait Sends: QpType {
+    /// Posts a request that is of one of the usual kinds, straight from C's structure. `None` if it is none of them.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted>
+    where
+        Self: Sized;
+
+    /// The same for a request whose data is one entry.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    #[inline(always)]
+    unsafe fn push_entry(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        sge: Sge,
+    ) -> Option<Posted>
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { Self::push_usual(batch, wr, sge) }
+    }
+
+    /// Posts a request of any kind.
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        _: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted
+    where
+        Self: Sized,
+    {
+        batch.push(request)
+    }
+
+    /// Posts a request that opens or closes a memory window.
+    ///
+    /// # Safety
+    /// As [`operation`].
+    unsafe fn push_window(_: &mut Batch<'_, 'static, P, Self>, _: &ibv_send_wr) -> Result<()>
+    where
+        Self: Sized,
+    {
+        Err(Errno::EINVAL)
+    }
+}
+
+type Posted = std::result::Result<(), PostError>;
+
+/// The driver's flags of a request. That for inline data is not among them.
+#[inline(always)]
+fn flags(wr: &ibv_send_wr) -> SendFlags {
+    SendFlags::from_bits_truncate(wr.send_flags)
+}
+
+/// The peer's memory of a request for RDMA.
+///
+/// # Safety
+/// The request is one.
+#[inline(always)]
+unsafe fn remote(wr: &ibv_send_wr) -> Remote {
+    // SAFETY: the caller's promise.
+    let rdma = unsafe { wr.wr.rdma };
+    Remote {
+        addr: rdma.remote_addr,
+        rkey: RKey(rdma.rkey),
+    }
+}
+
+/// The usual kinds of requests that all connections have.
+///
+/// # Safety
+/// As [`operation`].
+#[inline(always)]
+unsafe fn push_connected<T: Connected, D: Payload>(
+    batch: &mut Batch<'_, 'static, P, T>,
+    wr: &ibv_send_wr,
+    data: D,
+) -> Option<Posted> {
+    let (id, flags, immediate) = (wr.wr_id, flags(wr), u32::from_be(wr.imm_data));
+    // SAFETY: the caller's promise.
+    let remote = || unsafe { remote(wr) };
+    // That it is usual is asked beforehand, so that there is no call for what is not.
+    Some(match wr.opcode {
+        IBV_WR_SEND if batch.is_usual::<16>(data) => batch.send(id, flags, data),
+        IBV_WR_SEND_WITH_IMM if batch.is_usual::<16>(data) => {
+            batch.send_imm(id, flags, immediate, data)
+        }
+        IBV_WR_RDMA_WRITE if batch.is_usual::<32>(data) => batch.write(id, flags, remote(), data),
+        IBV_WR_RDMA_WRITE_WITH_IMM if batch.is_usual::<32>(data) => {
+            batch.write_imm(id, flags, remote(), immediate, data)
+        }
+        _ => return None,
+    })
+}
+
+impl Sends for Rc {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { push_connected(batch, wr, data) }
+    }
+
+    #[inline(always)]
+    unsafe fn push_entry(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        sge: Sge,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if wr.opcode == IBV_WR_RDMA_READ && batch.is_usual::<32>(sge) {
+                let sges = slice::from_ref(&sge);
+                return Some(batch.read(wr.wr_id, flags(wr), remote(wr), sges));
+            }
+            Self::push_usual(batch, wr, sge)
+        }
+    }
+
+    unsafe fn push_window(batch: &mut Batch<'_, 'static, P, Self>, wr: &ibv_send_wr) -> Result<()> {
+        if wr.opcode == IBV_WR_LOCAL_INV {
+            return Ok(batch.local_inv(wr.wr_id, flags(wr), RKey(wr.imm_data))?);
+        }
+        let bind_mw = &wr.bind_mw;
+        // SAFETY: the caller's promise.
+        let bind = unsafe { mw::bind(bind_mw.mw, bind_mw.rkey, &bind_mw.bind_info) }?;
+        Ok(batch.bind_mw(wr.wr_id, flags(wr), &bind)?)
+    }
+}
+
+impl Sends for Uc {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        // SAFETY: the caller's promise.
+        unsafe { push_connected(batch, wr, data) }
+    }
+}
+
+impl Sends for Ud {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<64>(data) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let to = unsafe { destination(wr) }.ok()?;
+        Some(batch.send_to(wr.wr_id, flags(wr), to, data))
+    }
+}
+
+impl Sends for XrcSend {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        _: &mut Batch<'_, 'static, P, Self>,
+        _: &ibv_send_wr,
+        _: D,
+    ) -> Option<Posted> {
+        None
+    }
+
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted {
+        batch.push_xrc(Srqn::from_low_bits(wr.qp_type), request)
+    }
+}
+
+impl Sends for RawPacket {
+    #[inline(always)]
+    unsafe fn push_usual<D: Payload>(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        data: D,
+    ) -> Option<Posted> {
+        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<32>(data) {
+            return None;
+        }
+        match batch.send_packet(wr.wr_id, flags(wr), data) {
+            Err(PostError::HeadersNotInline { .. }) => None,
+            posted => Some(posted),
+        }
+    }
+
+    fn push_any(
+        batch: &mut Batch<'_, 'static, P, Self>,
+        wr: &ibv_send_wr,
+        request: &SendWr<'_>,
+    ) -> Posted {
+        match (batch.push(request), request.data) {
+            // Some cards want the headers in the request. The program has them where its entries say, as the addresses of
+            // its regions are its own.
+            (Err(PostError::HeadersNotInline { needed }), SendData::Sges(list)) => {
+                // SAFETY: C's promise: what the entries name can be read.
+                let (headers, rest) = unsafe { take_headers(list, needed.into()) };
+                let rest = SendData::Sges(&rest);
+                batch.send_packet_with(wr.wr_id, request.flags, &headers, rest)
+            }
+            (posted, _) => posted,
+        }
+    }
+}
+
+/// Divides a frame: its first bytes, and entries for the rest.
+///
+/// # Safety
+/// What the entries name can be read.
+unsafe fn take_headers(list: &[Sge], needed: usize) -> (Vec<u8>, Vec<Sge>) {
+    let (mut headers, mut rest) = (Vec::with_capacity(needed), Vec::new());
+    for sge in list {
+        let length = sge.length.min((needed - headers.len()) as u32);
+        let start = Sge { length, ..*sge };
+        // SAFETY: the caller's promise.
+        headers.extend_from_slice(unsafe { bytes(&start) });
+        if length < sge.length {
+            rest.push(Sge::new(
+                sge.addr + u64::from(length),
+                sge.length - length,
+                sge.lkey,
+            ));
+        }
+    }
+    (headers, rest)
+}
+
+/// Posts a request with one entry, straight from C's structure, if it is one of the usual kinds.
+///
+/// # Safety
+/// As [`operation`]; what is inline can be read.
+#[inline(always)]
+unsafe fn push_one<T: Sends>(
+    batch: &mut Batch<'_, 'static, P, T>,
+    wr: &ibv_send_wr,
+) -> Option<Posted> {
+    if wr.num_sge != 1 || wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
+        return None;
+    }
+    // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
+    unsafe {
+        let sge = *wr.sg_list.cast::<Sge>().as_ref()?;
+        if wr.send_flags & IBV_SEND_INLINE == 0 {
+            T::push_entry(batch, wr, sge)
+        } else {
+            T::push_usual(batch, wr, Inline(bytes(&sge)))
+        }
+    }
+}
+
+/// The bytes of an entry whose data is inline.
+///
+/// # Safety
+/// They can be read, and nothing changes them for as long as the result is used.
+#[inline(always)]
+unsafe fn bytes<'a>(sge: &Sge) -> &'a [u8] {
+    match sge.length {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        length => unsafe { slice::from_raw_parts(sge.addr as *const u8, length as usize) },
+    }
+}
+
+/// Makes a request of C's one of the driver's, and posts it.
+///
+/// # Safety
+/// As [`push_one`].
+unsafe fn with_data<T: QpType>(
+    wr: &ibv_send_wr,
+    post: impl FnOnce(&SendWr<'_>) -> Posted,
+) -> Result<()> {
+    if wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let (op, list) = unsafe { (operation::<T>(wr)?, sges(wr.sg_list, wr.num_sge)?) };
+    let request = |data| SendWr {
+        wr_id: wr.wr_id,
+        op,
+        flags: flags(wr),
+        data,
+    };
+    if wr.send_flags & IBV_SEND_INLINE == 0 {
+        return Ok(post(&request(SendData::Sges(list)))?);
+    }
+    if let [only] = list {
+        // SAFETY: the caller's promise.
+        return Ok(post(&request(SendData::Inline(unsafe { bytes(only) })))?);
+    }
+    let mut gathered = [0; INLINE];
+    let mut length = 0;
+    for sge in list {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes(sge) };
+        let to = gathered
+            .get_mut(length..length + bytes.len())
+            .ok_or(Errno::EINVAL)?;
+        to.copy_from_slice(bytes);
+        length += bytes.len();
+    }
+    Ok(post(&request(SendData::Inline(&gathered[..length])))?)
+}
+
+/// Says in `bad` which request was refused.
+///
+/// # Safety
+/// `bad` is NULL or can be written.
+#[inline]
+pub(crate) unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
+    // SAFETY: the caller's promise.
+    if let Some(bad) = unsafe { bad.as_mut() } {
+        *bad = wr;
+    }
+    errno
+}
+
+/// `ibv_post_send`.
+pub(crate) type PostSend =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+
+/// That of a type of QPs.
+pub(crate) fn of_type(qp_type: c_int) -> PostSend {
+    match qp_type {
+        IBV_QPT_RC => send::<Rc>,
+        IBV_QPT_UC => send::<Uc>,
+        IBV_QPT_UD => send::<Ud>,
+        IBV_QPT_XRC_SEND => send::<XrcSend>,
+        IBV_QPT_RAW_PACKET => send::<RawPacket>,
+        _ => no_send,
+    }
+}
+
+/// That of a type that has no send queue.
+///
+/// # Safety
+/// As [`post_send`].
+unsafe extern "C" fn no_send(
+    _: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { stopped(Errno::EINVAL, wr, bad) }.0
+}
+
+/// Posts a list to the send queue of a QP of one type, and says where it stopped.
+///
+/// # Safety
+/// As [`post_send`], of a QP of this type.
+unsafe extern "C" fn send<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let object = unsafe { &*qp.cast::<QpObject>() };
+    // Each call of another function is the last thing that is done, so that no register has to be saved for it.
+    match object.send.try_lock() {
+        // SAFETY: the caller's promise.
+        Some(half) => unsafe { send_usual::<T>(qp, half, wr, bad) },
+        // SAFETY: the same.
+        None => unsafe { send_later::<T>(qp, wr, bad) },
+    }
+}
+
+/// The same where another thread has the queue.
+///
+/// # Safety
+/// As [`send`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn send_later<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let half = (*qp.cast::<QpObject>()).send.lock();
+        send_usual::<T>(qp, half, wr, bad)
+    }
+}
+
+/// Posts a request that is alone and of one of the usual kinds, in a straight line.
+///
+/// # Safety
+/// As [`send`].
+#[inline(always)]
+unsafe fn send_usual<T: Sends>(
+    qp: *mut ibv_qp,
+    half: DataGuard<'_, SendHalf>,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let only = unsafe { wr.as_ref() }.filter(|request| request.next.is_null());
+    let (Some(queue), Some(request)) = (*half, only) else {
+        mem::forget(half);
+        // SAFETY: the caller's promise, and the lock is held.
+        return unsafe { send_list::<T>(qp, wr, bad) };
+    };
+    // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+    let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+    // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    // SAFETY: the caller's promise.
+    if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+        mem::forget(half);
+        // SAFETY: the same, and the lock is held.
+        return unsafe { send_rest::<T>(qp, wr, bad) };
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the first requests of a list that are of the usual kinds, and gives the lock back.
+///
+/// # Safety
+/// As [`send`]. The calling thread holds the lock of the send queue.
+#[inline(never)]
+unsafe extern "C" fn send_list<T: Sends>(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    let half = unsafe { (*qp.cast::<QpObject>()).send.taken() };
+    let Some(queue) = *half else {
+        return Errno::EINVAL.0;
+    };
+    // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+    let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+    // As above.
+    let mut batch = ManuallyDrop::new(queue.batch());
+    // SAFETY: the caller's promise, for the list and for each request.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        // SAFETY: the same.
+        if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+            batch.ring();
+            mem::forget(half);
+            // SAFETY: the same, and the lock is held.
+            return unsafe { send_rest::<T>(qp, wr, bad) };
+        }
+        wr = request.next;
+    }
+    batch.ring();
+    0
+}
+
+/// Posts the rest of a list, whose first request is not one of the usual kinds, and gives the lock back.
+///
+/// # Safety
+/// As [`send`]. The calling thread holds the lock of the send queue.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn send_rest<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+        let half = unsafe { (*qp.cast::<QpObject>()).send.taken() };
+        let queue = half.ok_or(Errno::EINVAL)?;
+        // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+        let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+        // SAFETY: the caller's promise.
+        unsafe { send_any(queue, wr, bad) }
+    })
+}
+
+/// Posts a list of requests of any kind.
+///
+/// # Safety
+/// The list is one of the headers', with objects that were created here; `bad` is NULL or can be written.
+unsafe fn send_any<T: Sends>(
+    queue: &mut SendQueue<'static, P, T>,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> Result<()> {
+    let mut batch = queue.batch();
+    // SAFETY: the caller's promise.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        if matches!(request.opcode, IBV_WR_BIND_MW | IBV_WR_LOCAL_INV) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if let Err(errno) = T::push_window(&mut batch, request) {
+                    return Err(stopped(errno, wr, bad));
+                }
+            }
+            wr = request.next;
+            continue;
+        }
+        let push = |converted: &SendWr<'_>| T::push_any(&mut batch, request, converted);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Err(errno) = with_data::<T>(request, push) {
+                return Err(stopped(errno, wr, bad));
+            }
+        }
+        wr = request.next;
+    }
+    Ok(())
+}
+
+/// Posts a list of requests to the send queue: `ibv_post_send`.
+///
+/// # Safety
+/// The QP was created here; the list is one of the headers', with objects that were created here; `bad_wr` can be written.
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+    unsafe {
+        let post_send = (*qp.cast::<QpObject>()).post_send;
+        post_send(qp, wr, bad_wr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bareverbs_node::verbs::LKey;
+
+    #[test]
+    fn headers_of_a_frame_in_pieces() {
+        let frame: Vec<u8> = (0..60).collect();
+        let key = LKey(7);
+        for cuts in [[0, 60], [3, 40], [14, 14], [18, 60], [20, 20]] {
+            let pieces = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..60];
+            let list = pieces.map(|piece| {
+                let bytes = &frame[piece];
+                Sge::new(
+                    bytes.as_ptr().expose_provenance() as u64,
+                    bytes.len() as u32,
+                    key,
+                )
+            });
+            for needed in [0, 14, 18, 60, 138] {
+                // SAFETY: the entries name parts of the frame.
+                let (headers, rest) = unsafe { take_headers(&list, needed) };
+                assert_eq!(headers, frame[..needed.min(60)], "{cuts:?}");
+                // SAFETY: the same.
+                let rest = rest.iter().flat_map(|sge| unsafe { bytes(sge) });
+                assert_eq!(
+                    Vec::from_iter(rest),
+                    Vec::from_iter(&frame[needed.min(60)..])
+                );
+            }
+        }
+    }
+}

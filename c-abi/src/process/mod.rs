@@ -1,0 +1,17 @@
+//! The process: its devices and settings, the thread that drives a device, descriptors, and errors as C has them.
+
+pub(crate) mod acks;
+pub(crate) mod cancel;
+pub(crate) mod clock;
+pub(crate) mod data_lock;
+pub(crate) mod descriptor;
+pub(crate) mod device;
+pub(crate) mod failure;
+pub(crate) mod hca;
+pub(crate) mod interfaces;
+pub(crate) mod memory;
+#[cfg(feature = "model")]
+pub(crate) mod model;
+pub(crate) mod progress;
+pub(crate) mod registry;
+pub mod settings;

@@ -1,0 +1,438 @@
+//! Connecting and disconnecting, and the states of the QPs on the way.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+use bareverbs_node::cm::rdma::{CmId, ConnParam, Ece, IdState, RdmaError};
+use bareverbs_node::verbs::QpState;
+
+use crate::abi::cma::{rdma_cm_id, rdma_conn_param};
+use crate::abi::numbers::*;
+use crate::abi::objects::{ibv_ece, ibv_qp_attr};
+use crate::process::failure::{Errno, Result, as_status, guarded, lock};
+use crate::process::hca::Cm;
+use crate::rdmacm::channel::channel;
+use crate::rdmacm::event::flush_qp;
+use crate::rdmacm::id::{IdObject, completed, id, manager_of};
+use crate::rdmacm::route::rdma_get_src_port;
+use crate::rdmacm::wildcard::listen_elsewhere;
+use crate::verbs::{modify, qp};
+
+/// Takes an id's QP to a state, with as many READs and atomics as the parameters say if there are any.
+///
+/// # Safety
+/// The id was created here, and has a QP.
+unsafe fn move_qp(
+    id: *mut rdma_cm_id,
+    state: QpState,
+    param: Option<&ConnParam<'_>>,
+) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let (hca, cm) = manager_of(id)?;
+        let (mut attr, mask) = hca.manager()?.init_qp_attr(cm, state)?;
+        if let Some(param) = param {
+            attr.max_dest_rd_atomic = param.responder_resources;
+            attr.max_rd_atomic = param.initiator_depth;
+        }
+        qp::qp((*id).qp)?.modify(&attr, mask)
+    }
+}
+
+/// Takes the QP of an id to INIT, or to work for datagrams.
+///
+/// # Safety
+/// The id was created here, and has a QP.
+pub(crate) unsafe fn init_qp(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        move_qp(id, QpState::Init, None)?;
+        if (*id).qp_type == IBV_QPT_UD {
+            move_qp(id, QpState::Rtr, None)?;
+            move_qp(id, QpState::Rts, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// The other end has accepted: moves the QP and confirms. If that fails the QP is in ERR, and the other end is refused.
+///
+/// # Safety
+/// The id was created here, and has a QP.
+pub(crate) unsafe fn establish_own(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let (hca, cm) = manager_of(id)?;
+        let established = (|| {
+            move_qp(id, QpState::Rtr, None)?;
+            move_qp(id, QpState::Rts, None)?;
+            Ok(hca.manager()?.establish(cm)?)
+        })();
+        if established.is_err() {
+            flush_qp(id);
+            let refused = hca.manager()?.reject(cm, &[]);
+            if let Err(error) = refused {
+                log::debug!("{error}");
+            }
+        }
+        established
+    }
+}
+
+/// Private data that C points to.
+///
+/// # Safety
+/// So many bytes can be read.
+unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
+    if data.is_null() || length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(data.cast(), length.into()) }
+}
+
+/// Parameters of C, with the QP of the id if it has one.
+///
+/// # Safety
+/// The id was created here; `param` is NULL or a structure of the headers.
+unsafe fn from_c<'a>(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<ConnParam<'a>> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let mut found = match param.as_ref() {
+            Some(param) => ConnParam {
+                private_data: bytes(param.private_data, param.private_data_len),
+                responder_resources: param.responder_resources,
+                initiator_depth: param.initiator_depth,
+                flow_control: param.flow_control != 0,
+                retry_count: param.retry_count,
+                rnr_retry_count: param.rnr_retry_count,
+                srq: param.srq != 0,
+                qp_num: param.qp_num,
+            },
+            None => ConnParam::default(),
+        };
+        let own = (*id).qp;
+        if let Some(own) = own.as_ref() {
+            found.qp_num = own.qp_num;
+            found.srq = !own.srq.is_null();
+        } else if param.is_null() && (*id).qp_type != IBV_QPT_UD {
+            // Which QP is not said anywhere.
+            return Err(Errno::EINVAL);
+        }
+        Ok(found)
+    }
+}
+
+/// Remembers which QP an id's connection has.
+///
+/// # Safety
+/// The id was created here.
+unsafe fn note_qp(id: *mut rdma_cm_id, param: &ConnParam<'_>) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::id(id) }?;
+    let mut inner = lock(&object.inner);
+    inner.disconnected = false;
+    inner.failed = false;
+    let (hca, cm) = (inner.hca, inner.cm);
+    if inner.qpn.replace(param.qp_num) != Some(param.qp_num) {
+        drop(inner);
+        hca.registry
+            .with(|objects| objects.cm_ids.insert(param.qp_num, cm));
+    }
+    Ok(())
+}
+
+/// Asks for a connection, or for a datagram service: `rdma_connect`.
+///
+/// # Safety
+/// The id was created here; `conn_param` is NULL or a structure of the headers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_connect(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    let begun = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = manager_of(id)?;
+            let param = from_c(id, conn_param)?;
+            note_qp(id, &param)?;
+            hca.manager()?.connect(cm, Some(&param))?;
+            Ok(true)
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
+}
+
+/// Waits for connections: `rdma_listen`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            if lock(&self::id(id)?.inner).loopback {
+                // No device has that address, so that no request can come.
+                return Err(Errno::ENODEV);
+            }
+            let (hca, cm) = manager_of(id)?;
+            let backlog = u32::try_from(backlog).unwrap_or(0);
+            hca.manager()?.listen(cm, backlog)?;
+            listen_elsewhere(self::id(id)?, channel((*id).channel)?, backlog)?;
+            IdObject::show_addresses(id.cast())?;
+            // Servers print nothing when they are ready; test harnesses wait for this.
+            let port = u16::from_be(rdma_get_src_port(id));
+            log::info!("rdma_listen: at port {port}");
+            Ok(())
+        }
+    })
+}
+
+/// Accepts a connection, or tells of a datagram service: `rdma_accept`.
+///
+/// # Safety
+/// The id is one of a request; `conn_param` is NULL or a structure of the headers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_accept(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    let begun = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = manager_of(id)?;
+            let mut param = from_c(id, conn_param)?;
+            // What the request asks for is the most of use.
+            let asked = {
+                let inner = lock(&self::id(id)?.inner);
+                (inner.responder_resources, inner.initiator_depth)
+            };
+            let datagrams = (*id).qp_type == IBV_QPT_UD;
+            if !datagrams {
+                if param.responder_resources == RDMA_MAX_RESP_RES {
+                    param.responder_resources = most(hca, true).min(asked.0);
+                }
+                if param.initiator_depth == RDMA_MAX_INIT_DEPTH {
+                    param.initiator_depth = most(hca, false).min(asked.1);
+                }
+            }
+            note_qp(id, &param)?;
+            if !datagrams && !(*id).qp.is_null() {
+                move_qp(id, QpState::Rtr, Some(&param))?;
+                move_qp(id, QpState::Rts, Some(&param))?;
+            }
+            let accepted = hca.manager()?.accept(cm, Some(&param));
+            if let Err(error) = accepted {
+                if !datagrams {
+                    flush_qp(id);
+                }
+                return Err(error.into());
+            }
+            Ok(!datagrams)
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
+}
+
+/// READs and atomics that a connection can have at most, of the other end or of this one.
+fn most(hca: &crate::process::hca::Hca, theirs: bool) -> u8 {
+    let caps = hca.device.capabilities();
+    let most = if theirs {
+        caps.max_responder_resources()
+    } else {
+        caps.max_initiator_depth()
+    };
+    u8::try_from(most).unwrap_or(128)
+}
+
+/// Refuses a connection: `rdma_reject`.
+///
+/// # Safety
+/// The id is one of a request; so many bytes of private data can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_reject(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { refuse(id, private_data, private_data_len, Cm::reject) }
+}
+
+/// Refuses a connection because of its options: `rdma_reject_ece`.
+///
+/// # Safety
+/// As `rdma_reject`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { refuse(id, private_data, private_data_len, Cm::reject_ece) }
+}
+
+/// Refuses a connection in one of the two ways.
+///
+/// # Safety
+/// As `rdma_reject`.
+unsafe fn refuse(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+    reject: fn(&mut Cm, CmId, &[u8]) -> std::result::Result<(), RdmaError>,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = manager_of(id)?;
+            let data = bytes(private_data, private_data_len);
+            Ok(reject(&mut *hca.manager()?, cm, data)?)
+        }
+    })
+}
+
+/// Confirms a connection whose QP the program has moved itself: `rdma_establish`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            if !(*id).qp.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let (hca, cm) = manager_of(id)?;
+            Ok(hca.manager()?.establish(cm)?)
+        }
+    })
+}
+
+/// Passes an event of the QP on: `rdma_notify`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int {
+    as_status(|| {
+        if event != IBV_EVENT_COMM_EST {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = manager_of(id)?;
+            hca.manager()?.notify(cm)?;
+            channel((*id).channel)?.signal();
+        }
+        Ok(())
+    })
+}
+
+/// Ends a connection: `rdma_disconnect`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    let begun = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            if (*id).qp_type == IBV_QPT_UD {
+                return Err(Errno::EINVAL);
+            }
+            let (hca, cm) = manager_of(id)?;
+            if !matches!(
+                hca.manager()?.state(cm)?,
+                IdState::Connect | IdState::Disconnect
+            ) {
+                return Err(Errno::EINVAL);
+            }
+            flush_qp(id);
+            hca.manager()?.disconnect(cm)?;
+            // An end that was reported before is not reported again.
+            Ok(!lock(&self::id(id)?.inner).disconnected)
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
+}
+
+/// The attributes that take a QP of the program's to a state: `rdma_init_qp_attr`.
+///
+/// # Safety
+/// The id was created here; `qp_attr` has the state, and both can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    qp_attr: *mut ibv_qp_attr,
+    qp_attr_mask: *mut c_int,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let state = modify::state((*qp_attr).qp_state)?;
+            let (hca, cm) = manager_of(id)?;
+            let (attr, mask) = hca.manager()?.init_qp_attr(cm, state)?;
+            qp_attr.write(modify::to_c(&attr));
+            qp_attr_mask.write(mask.bits() as c_int);
+        }
+        Ok(())
+    })
+}
+
+/// Sets the options of this end's QP: `rdma_set_local_ece`.
+///
+/// # Safety
+/// The id was created here, and `ece` is a structure of the headers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let ece = ece.as_ref().ok_or(Errno::EINVAL)?;
+            if !(*id).qp.is_null() || ece.comp_mask != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let (hca, cm) = manager_of(id)?;
+            let ece = Ece {
+                vendor_id: ece.vendor_id,
+                options: ece.options,
+            };
+            Ok(hca.manager()?.set_local_ece(cm, ece)?)
+        }
+    })
+}
+
+/// The options of the other end's QP: `rdma_get_remote_ece`.
+///
+/// # Safety
+/// The id was created here, and `ece` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            if !(*id).qp.is_null() {
+                return Err(Errno::EINVAL);
+            }
+            let (hca, cm) = manager_of(id)?;
+            let found = hca.manager()?.get_remote_ece(cm)?;
+            ece.write(ibv_ece {
+                vendor_id: found.vendor_id,
+                options: found.options,
+                comp_mask: 0,
+            });
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,210 @@
+//! Endpoints: ids that are made ready in one call, and the requests of listeners without a channel.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr;
+
+use crate::abi::cma::{rdma_addrinfo, rdma_cm_event, rdma_cm_id};
+use crate::abi::numbers::{RAI_PASSIVE, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH};
+use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
+use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
+use crate::rdmacm::event::{acknowledge, get};
+use crate::rdmacm::id::{IdObject, complete, id, rdma_destroy_id};
+use crate::rdmacm::options::rdma_set_option;
+use crate::rdmacm::queues;
+use crate::rdmacm::route::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+use crate::rdmacm::sockaddr::check_length;
+
+/// How long librdmacm gives each step of address resolution here, in milliseconds.
+const RESOLVE: c_int = 2000;
+/// `RDMA_CM_EVENT_CONNECT_REQUEST`.
+const CONNECT_REQUEST: c_int = 4;
+
+/// The result of a call that leaves an errno.
+fn done(status: c_int) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
+    }
+}
+
+/// Makes an id ready for connecting or for listening: `rdma_create_ep`.
+///
+/// # Safety
+/// `res` is from `rdma_getaddrinfo`; the domain and the objects in the attributes were created here, and may be NULL; `id` can be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_create_ep(
+    id: *mut *mut rdma_cm_id,
+    res: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    qp_init_attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let created = guarded(|| {
+            let res = res.as_ref().ok_or(Errno::EINVAL)?;
+            let (space, kind) = (res.ai_port_space, Some(res.ai_qp_type));
+            IdObject::create(ptr::null_mut(), ptr::null_mut(), space, kind)
+        });
+        let made: *mut rdma_cm_id = match created {
+            Ok(made) => made.cast(),
+            Err(errno) => return status(Err(errno)),
+        };
+        if let Err(errno) = make_ready(made, &*res, pd, qp_init_attr) {
+            rdma_destroy_id(made);
+            return status(Err(errno));
+        }
+        id.write(made);
+        0
+    }
+}
+
+/// Makes a new id ready for connecting or for listening. The thread may be cancelled meanwhile: nothing is to be dropped here.
+///
+/// # Safety
+/// As `rdma_create_ep`.
+unsafe fn make_ready(
+    made: *mut rdma_cm_id,
+    res: &rdma_addrinfo,
+    pd: *mut ibv_pd,
+    qp_init_attr: *mut ibv_qp_init_attr,
+) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        for (address, length) in [
+            (res.ai_src_addr, res.ai_src_len),
+            (res.ai_dst_addr, res.ai_dst_len),
+        ] {
+            if !address.is_null() && length > 0 {
+                check_length(address, length)?;
+            }
+        }
+        if res.ai_flags & RAI_PASSIVE != 0 {
+            done(rdma_bind_addr(made, res.ai_src_addr))?;
+            return guarded(|| {
+                if let Some(attr) = qp_init_attr.as_ref() {
+                    lock(&self::id(made)?.inner).queues = Some((*attr, pd));
+                }
+                Ok(())
+            });
+        }
+        done(rdma_resolve_addr(
+            made,
+            res.ai_src_addr,
+            res.ai_dst_addr,
+            RESOLVE,
+        ))?;
+        if res.ai_route_len > 0 {
+            let set = rdma_set_option(
+                made,
+                RDMA_OPTION_IB,
+                RDMA_OPTION_IB_PATH,
+                res.ai_route,
+                res.ai_route_len,
+            );
+            complete(made, done(set).map(|()| true))?;
+        } else {
+            done(rdma_resolve_route(made, RESOLVE))?;
+        }
+        guarded(|| {
+            if let Some(attr) = qp_init_attr.as_mut() {
+                attr.qp_type = res.ai_qp_type;
+                let mut all = queues::extended(attr, pd);
+                queues::create(made, &mut all)?;
+                attr.cap = all.cap;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Destroys an endpoint with its QP and SRQ: `rdma_destroy_ep`.
+///
+/// # Safety
+/// It was created here, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    let destroyed = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            queues::destroy(id);
+            queues::rdma_destroy_srq(id);
+            done(rdma_destroy_id(id))
+        }
+    });
+    if let Err(errno) = destroyed {
+        log::warn!("an endpoint stays: {errno:?}");
+    }
+}
+
+/// Waits for a request on a listener without a channel: `rdma_get_request`. Its QP is made as `rdma_create_ep` was told.
+///
+/// # Safety
+/// The listener was created here, and `id` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_get_request(
+    listen: *mut rdma_cm_id,
+    id: *mut *mut rdma_cm_id,
+) -> c_int {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let prepared = guarded(|| {
+            if !lock(&self::id(listen)?.inner).sync {
+                return Err(Errno::EINVAL);
+            }
+            let before = (*listen).event;
+            if !before.is_null() {
+                (*listen).event = ptr::null_mut();
+                acknowledge(before)?;
+            }
+            Ok(())
+        });
+        let got = match prepared {
+            Ok(()) => get((*listen).channel),
+            Err(errno) => Err(errno),
+        };
+        match got {
+            Ok(event) => as_status(|| take_request(listen, event, id)),
+            Err(errno) => status(Err(errno)),
+        }
+    }
+}
+
+/// Hands out the id of a request, which is the event's, with its QP.
+///
+/// # Safety
+/// As `rdma_get_request`.
+unsafe fn take_request(
+    listen: *mut rdma_cm_id,
+    event: *mut rdma_cm_event,
+    id: *mut *mut rdma_cm_id,
+) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        if (*event).status != 0 || (*event).event != CONNECT_REQUEST {
+            let status = (*event).status;
+            (*listen).event = event;
+            return Err(match status {
+                0 => Errno::EINVAL,
+                status => Errno(status.saturating_abs()),
+            });
+        }
+        let made = (*event).id;
+        let recipe = lock(&self::id(listen)?.inner).queues;
+        if let Some((attr, pd)) = recipe {
+            let mut all = queues::extended(&attr, pd);
+            all.qp_type = (*made).qp_type;
+            if let Err(errno) = queues::create(made, &mut all) {
+                acknowledge(event)?;
+                rdma_destroy_id(made);
+                return Err(errno);
+            }
+        }
+        (*made).event = event;
+        id.write(made);
+    }
+    Ok(())
+}

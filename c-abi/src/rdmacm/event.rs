@@ -1,0 +1,337 @@
+//! Events: `rdma_get_cm_event`, and what librdmacm does with them before the program sees them.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::zeroed;
+use std::ptr;
+
+use bareverbs_node::cm::rdma::{CmEvent, EventType, RdmaError};
+use bareverbs_node::verbs::{QpAttr, QpAttrMask, QpState};
+
+use crate::abi::cma::{
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+};
+use crate::abi::numbers::IBV_QPT_UD;
+use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
+use crate::process::hca::Hca;
+use crate::rdmacm::channel::{EventChannel, channel};
+use crate::rdmacm::connect;
+use crate::rdmacm::id::IdObject;
+use crate::rdmacm::multicast;
+use crate::rdmacm::own_events;
+use crate::verbs::path;
+use crate::verbs::qp;
+
+/// An event with its private data.
+#[repr(C)]
+struct EventObject {
+    c: rdma_cm_event,
+    /// Whose events are counted: the id's, or the listener's.
+    owner: *const IdObject,
+    private: [u8; 256],
+}
+
+/// An event as it was taken, with its id counted.
+struct Taken {
+    hca: &'static Hca,
+    event: CmEvent,
+    /// The event's id; for a request the listener.
+    owner: *mut IdObject,
+}
+
+/// Waits for an event that is for the program. The thread may be cancelled meanwhile: nothing is to be dropped here, and where
+/// this is called.
+///
+/// # Safety
+/// The channel was created here.
+pub(crate) unsafe fn get(from: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    // SAFETY: the caller's promise.
+    let channel = unsafe { channel(from) }?;
+    loop {
+        channel.wait()?;
+        if let Some(event) = guarded(|| look(channel))? {
+            return Ok(event);
+        }
+    }
+}
+
+/// Takes an event after a wait, if there is one for the program.
+fn look(channel: &EventChannel) -> Result<Option<*mut rdma_cm_event>> {
+    let taken = channel.take(|hca, _, event| {
+        let owner = event.context as *mut IdObject;
+        // SAFETY: the manager has the id, or the listener, and is locked: it is not destroyed before.
+        unsafe { &*owner }.acks.hand_out();
+        Taken { hca, event, owner }
+    })?;
+    let Some(taken) = taken else {
+        return Ok(None);
+    };
+    // SAFETY: the id is there until the event is acknowledged.
+    match unsafe { process(&taken) } {
+        Ok(Some(event)) => return Ok(Some(event)),
+        // Not for the program.
+        other => {
+            // SAFETY: the same.
+            unsafe { &*taken.owner }.acks.acknowledge(1);
+            if let Err(errno) = other {
+                log::error!("{}: {errno:?}", taken.event.event);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Does what librdmacm does with an event. `None` if the program does not get it.
+///
+/// # Safety
+/// The owner is there.
+unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
+    let Taken { hca, event, owner } = taken;
+    // SAFETY: numbers and raw pointers may be zero, and so may either part of the union.
+    let mut c: rdma_cm_event = unsafe { zeroed() };
+    c.id = owner.cast();
+    c.event = event.event as c_int;
+    c.status = event.status;
+    let mut argument = None;
+    // SAFETY: the caller's promise, for all of this: the owner is there, and its program does not use it meanwhile.
+    unsafe {
+        match event.event {
+            EventType::AddrResolved => IdObject::show_addresses(*owner)?,
+            EventType::RouteResolved => IdObject::show_route(*owner)?,
+            EventType::ConnectRequest => {
+                c.listen_id = owner.cast();
+                c.id = request(hca, event, *owner)?.cast();
+            }
+            EventType::ConnectResponse if !(**owner).c.qp.is_null() => {
+                match connect::establish_own(owner.cast()) {
+                    Ok(()) => c.event = EventType::Established as c_int,
+                    Err(errno) => {
+                        lock(&(**owner).inner).failed = true;
+                        c.event = EventType::ConnectError as c_int;
+                        c.status = -errno.0;
+                    }
+                }
+            }
+            EventType::Rejected => {
+                if lock(&(**owner).inner).failed {
+                    return Ok(None);
+                }
+                flush_qp(owner.cast());
+            }
+            EventType::Disconnected => {
+                let mut inner = lock(&(**owner).inner);
+                inner.disconnected = true;
+                if inner.failed {
+                    return Ok(None);
+                }
+            }
+            EventType::MulticastJoin => {
+                if let Err(errno) = multicast::joined(*owner, event) {
+                    c.event = EventType::MulticastError as c_int;
+                    c.status = -errno.0;
+                }
+            }
+            EventType::Unreachable | EventType::ConnectError => flush_qp(owner.cast()),
+            EventType::User => match own_events::next(*owner)? {
+                Some(own) => {
+                    (c.event, c.status) = (own.event, own.status);
+                    argument = Some(own.arg);
+                }
+                None => return Ok(None),
+            },
+            // The manager has none of these: see `own_events`.
+            EventType::AddrInfoResolved | EventType::AddrInfoError => return Ok(None),
+            _ => {}
+        }
+    }
+    let mut object = Box::new(EventObject {
+        c,
+        owner: *owner,
+        private: [0; 256],
+    });
+    let data = event.private_data();
+    let length = data.len().min(object.private.len());
+    object.private[..length].copy_from_slice(&data[..length]);
+    let pointer = Box::into_raw(object);
+    // SAFETY: just made; the parameters point into it.
+    unsafe {
+        let private: *const c_void = match length {
+            0 => ptr::null(),
+            _ => (&raw const (*pointer).private).cast(),
+        };
+        let id = (*pointer).c.id;
+        let datagrams = !id.is_null() && (*id).qp_type == IBV_QPT_UD;
+        match argument {
+            // The rest of the union stays zero.
+            Some(arg) => (*pointer).c.param.arg = arg,
+            None if datagrams => (*pointer).c.param.ud = ud_param(event, private, length),
+            None => (*pointer).c.param.conn = conn_param(event, private, length),
+        }
+        Ok(Some(pointer.cast()))
+    }
+}
+
+fn conn_param(event: &CmEvent, private_data: *const c_void, length: usize) -> rdma_conn_param {
+    let conn = &event.conn;
+    rdma_conn_param {
+        private_data,
+        private_data_len: length as u8,
+        responder_resources: conn.responder_resources,
+        initiator_depth: conn.initiator_depth,
+        flow_control: conn.flow_control.into(),
+        retry_count: conn.retry_count,
+        rnr_retry_count: conn.rnr_retry_count,
+        srq: conn.srq.into(),
+        qp_num: conn.qp_num,
+    }
+}
+
+fn ud_param(event: &CmEvent, private_data: *const c_void, length: usize) -> rdma_ud_param {
+    rdma_ud_param {
+        // The context of `rdma_join_multicast` comes back in its place.
+        private_data: match event.event {
+            EventType::MulticastJoin | EventType::MulticastError => event.arg as *const c_void,
+            _ => private_data,
+        },
+        private_data_len: length as u8,
+        ah_attr: path::to_c(&event.ud.ah_attr),
+        qp_num: event.ud.qp_num,
+        qkey: event.ud.qkey,
+    }
+}
+
+/// The id of a request for a connection.
+///
+/// # Safety
+/// The listener is there.
+unsafe fn request(
+    hca: &'static Hca,
+    event: &CmEvent,
+    listener: *mut IdObject,
+) -> Result<*mut IdObject> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let listening = &(*listener).c;
+        let object = IdObject::new(
+            hca,
+            event.id,
+            listening.channel.cast(),
+            listening.context,
+            listening.ps,
+            listening.qp_type,
+        );
+        let made = (|| {
+            hca.manager()?.set_context(event.id, object as u64)?;
+            IdObject::show_addresses(object)?;
+            IdObject::show_route(object)?;
+            {
+                let mut inner = lock(&(*object).inner);
+                inner.responder_resources = event.conn.responder_resources;
+                inner.initiator_depth = event.conn.initiator_depth;
+            }
+            if lock(&(*listener).inner).sync {
+                super::options::migrate(object.cast(), ptr::null_mut())?;
+            }
+            Ok(object)
+        })();
+        if made.is_err() {
+            if let Ok(mut manager) = hca.manager() {
+                let _: std::result::Result<(), RdmaError> = manager.destroy_id(event.id);
+            }
+            drop(Box::from_raw(object));
+        }
+        made
+    }
+}
+
+/// Moves the QP of an id to ERR, so that what is posted comes back.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn flush_qp(id: *mut rdma_cm_id) {
+    let attr = QpAttr {
+        qp_state: QpState::Err,
+        ..QpAttr::DEFAULT
+    };
+    // SAFETY: the caller's promise: its QP is one of this library's.
+    let flushed = match unsafe { qp::qp((*id).qp) } {
+        Ok(qp) => qp.modify(&attr, QpAttrMask::STATE),
+        Err(_) => Ok(()),
+    };
+    if let Err(errno) = flushed {
+        log::debug!("to ERR: {errno:?}");
+    }
+}
+
+/// Acknowledges an event, which is gone then.
+///
+/// # Safety
+/// It is one of [`get`], and was not acknowledged yet.
+pub(crate) unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result<()> {
+    if event.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise: it was made by `process`, and its owner waits for this.
+    unsafe {
+        let object = Box::from_raw(event.cast::<EventObject>());
+        (*object.owner).acks.acknowledge(1);
+    }
+    Ok(())
+}
+
+/// Waits for an event: `rdma_get_cm_event`. To be acknowledged with `rdma_ack_cm_event`.
+///
+/// # Safety
+/// The channel was created here, and `event` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let got = unsafe { get(channel).map(|found| event.write(found)) };
+    status(got.map(|()| 0))
+}
+
+/// Acknowledges an event: `rdma_ack_cm_event`.
+///
+/// # Safety
+/// It is one of `rdma_get_cm_event`, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    // SAFETY: the caller's promise.
+    as_status(|| unsafe { acknowledge(event) })
+}
+
+/// An event as text: `rdma_event_str`.
+///
+/// # Safety
+/// None.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
+    let text = match event {
+        0 => c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        1 => c"RDMA_CM_EVENT_ADDR_ERROR",
+        2 => c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        3 => c"RDMA_CM_EVENT_ROUTE_ERROR",
+        4 => c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        5 => c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        6 => c"RDMA_CM_EVENT_CONNECT_ERROR",
+        7 => c"RDMA_CM_EVENT_UNREACHABLE",
+        8 => c"RDMA_CM_EVENT_REJECTED",
+        9 => c"RDMA_CM_EVENT_ESTABLISHED",
+        10 => c"RDMA_CM_EVENT_DISCONNECTED",
+        11 => c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        12 => c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        13 => c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        14 => c"RDMA_CM_EVENT_ADDR_CHANGE",
+        15 => c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        16 => c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        17 => c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        // librdmacm has no name for the event of a program's own, 18.
+        _ => c"UNKNOWN EVENT",
+    };
+    text.as_ptr()
+}

@@ -1,0 +1,527 @@
+//! Ids: `struct rdma_cm_id`, and the connection manager's id behind it.
+
+// UNSAFETY: hands pointers to objects of C out, and takes them back.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+use std::sync::Mutex;
+
+use bareverbs_node::cm::rdma::{
+    CmId, IdOption, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
+};
+use bareverbs_node::verbs::Gid;
+
+use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::abi::numbers::*;
+use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
+use crate::process::acks::Acks;
+use crate::process::device::devices;
+use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
+use crate::process::hca::{Cm, Hca};
+use crate::process::memory;
+use crate::rdmacm::channel::{EventChannel, channel};
+use crate::rdmacm::event::acknowledge;
+use crate::rdmacm::own_events::OwnEvents;
+use crate::rdmacm::sockaddr;
+use crate::rdmacm::verbs_of;
+use crate::rdmacm::wildcard;
+
+/// An id.
+#[repr(C)]
+pub(crate) struct IdObject {
+    pub(crate) c: rdma_cm_id,
+    path: ibv_sa_path_rec,
+    /// Events that were handed out and not acknowledged.
+    pub(crate) acks: Acks,
+    pub(crate) inner: Mutex<Inner>,
+}
+
+/// What a program does not see.
+pub(crate) struct Inner {
+    pub(crate) hca: &'static Hca,
+    pub(crate) cm: CmId,
+    /// It has a channel of its own, and its calls wait for their events.
+    pub(crate) sync: bool,
+    /// The end of the connection was reported.
+    pub(crate) disconnected: bool,
+    /// Moving the QP has failed, and the connection was called off: its end is not reported.
+    pub(crate) failed: bool,
+    /// READs and atomics that a request asks for.
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    /// Where a listener on all addresses listens besides.
+    pub(crate) elsewhere: Vec<(&'static Hca, CmId)>,
+    /// Options that were set, for another device.
+    pub(crate) options: Vec<IdOption>,
+    /// On a listener of `rdma_create_ep`: what the QPs of its requests are made from.
+    pub(crate) queues: Option<(ibv_qp_init_attr, *mut ibv_pd)>,
+    /// Multicast groups, and what the QP is attached to.
+    pub(crate) groups: Vec<(IpAddr, Gid)>,
+    /// Bound to the loopback address, which no device has.
+    pub(crate) loopback: bool,
+    /// Events that the manager does not have, and what `rdma_resolve_addrinfo` has found.
+    pub(crate) own: OwnEvents,
+    /// The QP's number, to which events of the device belong.
+    pub(crate) qpn: Option<u32>,
+}
+
+/// A port space of the headers.
+pub(crate) fn port_space(ps: c_int) -> Result<PortSpace> {
+    Ok(match ps {
+        RDMA_PS_IPOIB => PortSpace::Ipoib,
+        RDMA_PS_TCP => PortSpace::Tcp,
+        RDMA_PS_UDP => PortSpace::Udp,
+        RDMA_PS_IB => PortSpace::Ib,
+        _ => return Err(Errno(libc::EPROTONOSUPPORT)),
+    })
+}
+
+/// The type of an id's QP in the headers' numbers.
+pub(crate) fn qp_type(id_type: IdType) -> c_int {
+    match id_type {
+        IdType::Rc => IBV_QPT_RC,
+        IdType::Uc => IBV_QPT_UC,
+        IdType::Ud => IBV_QPT_UD,
+        IdType::XrcSend => IBV_QPT_XRC_SEND,
+        IdType::XrcRecv => IBV_QPT_XRC_RECV,
+    }
+}
+
+pub(crate) fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<IdType> {
+    Ok(match qp_type {
+        None | Some(0) => IdType::of_port_space(port_space),
+        Some(IBV_QPT_RC) => IdType::Rc,
+        Some(IBV_QPT_UC) => IdType::Uc,
+        Some(IBV_QPT_UD) => IdType::Ud,
+        Some(IBV_QPT_XRC_SEND) => IdType::XrcSend,
+        Some(IBV_QPT_XRC_RECV) => IdType::XrcRecv,
+        Some(_) => return Err(Errno::EOPNOTSUPP),
+    })
+}
+
+impl IdObject {
+    /// An object for an id of the connection manager.
+    pub(crate) fn new(
+        hca: &'static Hca,
+        cm: CmId,
+        channel: *mut EventChannel,
+        context: *mut c_void,
+        ps: c_int,
+        qp_type: c_int,
+    ) -> *mut Self {
+        // SAFETY: numbers and raw pointers may be zero.
+        let (mut c, path): (rdma_cm_id, ibv_sa_path_rec) = unsafe { zeroed() };
+        c.channel = channel.cast();
+        c.context = context;
+        c.ps = ps;
+        c.qp_type = qp_type;
+        Box::into_raw(Box::new(Self {
+            c,
+            path,
+            acks: Acks::default(),
+            inner: Mutex::new(Inner {
+                hca,
+                cm,
+                sync: false,
+                disconnected: false,
+                failed: false,
+                responder_resources: RDMA_MAX_RESP_RES,
+                initiator_depth: RDMA_MAX_INIT_DEPTH,
+                elsewhere: Vec::new(),
+                options: Vec::new(),
+                queues: None,
+                groups: Vec::new(),
+                loopback: false,
+                own: OwnEvents::default(),
+                qpn: None,
+            }),
+        }))
+    }
+
+    /// Creates an id on the first device. Without a channel it gets one of its own, and its calls wait for their events.
+    pub(crate) unsafe fn create(
+        given: *mut rdma_event_channel,
+        context: *mut c_void,
+        ps: c_int,
+        qp_type: Option<c_int>,
+    ) -> Result<*mut Self> {
+        memory::check()?;
+        let space = port_space(ps)?;
+        let id_type = id_type(space, qp_type)?;
+        let hca = devices()?.first().ok_or(Errno::ENODEV)?.hca()?;
+        let sync = given.is_null();
+        let channel = if sync {
+            EventChannel::create()?
+        } else {
+            given.cast()
+        };
+        let made = (|| {
+            // SAFETY: the caller's promise, or just made.
+            let on = unsafe { self::channel(channel.cast()) }?.on(hca)?;
+            let mut manager = hca.manager()?;
+            let cm = manager.create_id_of(Some(on), 0, space, id_type)?;
+            let object = Self::new(hca, cm, channel, context, ps, self::qp_type(id_type));
+            manager.set_context(cm, object as u64)?;
+            Ok(object)
+        })();
+        match made {
+            Ok(object) => {
+                // SAFETY: just made.
+                lock(unsafe { &(*object).inner }).sync = sync;
+                Ok(object)
+            }
+            Err(errno) => {
+                if sync {
+                    // SAFETY: just made, and no id has it.
+                    unsafe { EventChannel::destroy(channel) };
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    /// Sets an option, and remembers it.
+    pub(crate) fn set_option(&self, option: IdOption) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        let cm = inner.cm;
+        inner.hca.manager()?.set_option(cm, option)?;
+        inner.options.push(option);
+        Ok(())
+    }
+
+    /// Moves an id that is on no device yet to the device with this address, if it is another one's.
+    pub(crate) fn choose_device(&self, source: Option<SockAddr>) -> Result<()> {
+        let source = source.filter(|source| !sockaddr::ip(source).is_unspecified());
+        let Some(hca) = source.map(|source| device_with(&source)).transpose()? else {
+            return Ok(());
+        };
+        let Some(hca) = hca else {
+            return Ok(());
+        };
+        let mut inner = lock(&self.inner);
+        if ptr::eq(hca, inner.hca) {
+            return Ok(());
+        }
+        // SAFETY: the id's channel is there for as long as the id.
+        let on = unsafe { channel(self.c.channel) }?.on(hca)?;
+        let space = port_space(self.c.ps)?;
+        let id_type = id_type(space, Some(self.c.qp_type))?;
+        let cm = {
+            let mut manager = hca.manager()?;
+            let cm = manager.create_id_of(Some(on), ptr::from_ref(self) as u64, space, id_type)?;
+            for option in &inner.options {
+                manager.set_option(cm, *option)?;
+            }
+            inner.own.announce_again(&mut manager, cm)?;
+            cm
+        };
+        let (old, old_cm) = (inner.hca, inner.cm);
+        (inner.hca, inner.cm) = (hca, cm);
+        old.manager()?.destroy_id(old_cm)?;
+        drop(inner);
+        // SAFETY: as above.
+        unsafe { channel(self.c.channel) }?.signal();
+        Ok(())
+    }
+
+    /// An address of the program's for this end, as the id's port has it: on an InfiniBand port an IPv6 address that is the
+    /// port's GID stands for the GID.
+    ///
+    /// # Errors
+    /// As [`of_family`](Self::of_family).
+    pub(crate) fn on_port(&self, address: SockAddr) -> Result<SockAddr> {
+        let hca = lock(&self.inner).hca;
+        let gid = sockaddr::gid(&address);
+        if let SockAddr::Ip(address) = address
+            && hca.has_gid(gid)?
+        {
+            let space = port_space(self.c.ps)?;
+            return Ok(SockaddrIb::new(gid, space, address.port()).into());
+        }
+        self.of_family(address)
+    }
+
+    /// An address that is of the family of the id's port.
+    ///
+    /// # Errors
+    /// ENODEV for an IP address on an InfiniBand port that was given none, and for a GID on an Ethernet port.
+    pub(crate) fn of_family(&self, address: SockAddr) -> Result<SockAddr> {
+        let hca = lock(&self.inner).hca;
+        match (address, hca.is_infiniband()) {
+            (SockAddr::Ip(_), _) if hca.has_ip() => Ok(address),
+            (SockAddr::Ib(_), true) => Ok(address),
+            _ => Err(Errno::ENODEV),
+        }
+    }
+
+    /// Says which device and addresses an id has, as far as they are known.
+    ///
+    /// # Safety
+    /// The id was created here, and no other thread writes to it.
+    pub(crate) unsafe fn show_addresses(id: *mut Self) -> Result<()> {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = {
+                let inner = lock(&(*id).inner);
+                (inner.hca, inner.cm)
+            };
+            let (local, peer, bound, partition) = {
+                let mut manager = hca.manager()?;
+                (
+                    local_addr(&manager, cm)?,
+                    peer_addr(&manager, cm)?,
+                    manager.is_bound(cm)?,
+                    manager.resolver_mut().partition(),
+                )
+            };
+            let addr = &raw mut (*id).c.route.addr;
+            if let Some(local) = local {
+                (*addr).src_storage = sockaddr::to_c(local).0;
+            }
+            if let Some(peer) = peer {
+                (*addr).dst_storage = sockaddr::to_c(peer).0;
+                (*addr).addr.dgid.raw = sockaddr::gid(&peer).0;
+            }
+            if bound {
+                let shared = verbs_of::shared_of(hca)?;
+                (*id).c.verbs = shared.verbs;
+                (*id).c.port_num = crate::verbs::query::PORT;
+                if (*id).c.pd.is_null() {
+                    (*id).c.pd = shared.pd;
+                }
+                (*addr).addr.pkey = match local {
+                    Some(SockAddr::Ib(local)) => local.pkey.to_be(),
+                    _ => partition.to_be(),
+                };
+                if let Some(local) = local {
+                    (*addr).addr.sgid.raw = sockaddr::gid(&local).0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which path an id has.
+    ///
+    /// # Safety
+    /// As [`show_addresses`](Self::show_addresses).
+    pub(crate) unsafe fn show_route(id: *mut Self) -> Result<()> {
+        /// "Exactly", in front of MTU, rate and packet lifetime.
+        const EXACTLY: u8 = 2;
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let (hca, cm) = {
+                let inner = lock(&(*id).inner);
+                (inner.hca, inner.cm)
+            };
+            let (route, found) = {
+                let manager = hca.manager()?;
+                (manager.route(cm)?, manager.path(cm)?)
+            };
+            let path = &raw mut (*id).path;
+            if let Some(found) = found {
+                path.write(super::path::to_c(&found));
+                (*id).c.route.path_rec = path;
+                (*id).c.route.num_paths = 1;
+                return Ok(());
+            }
+            let zero = ibv_gid { raw: [0; 16] };
+            let gid = |address: Option<SocketAddr>| {
+                address.map_or(zero, |address| ibv_gid {
+                    raw: Gid::from(address.ip()).0,
+                })
+            };
+            (*path).dgid = gid(route.peer);
+            (*path).sgid = gid(route.local);
+            (*path).hop_limit = 64;
+            (*path).reversible = 1;
+            (*path).numb_path = 1;
+            (*path).pkey = DEFAULT_PKEY.to_be();
+            (*path).mtu_selector = EXACTLY;
+            (*path).mtu = route.path_mtu;
+            (*path).rate_selector = EXACTLY;
+            (*path).packet_life_time_selector = EXACTLY;
+            (*path).packet_life_time = route.packet_life_time;
+            (*id).c.route.path_rec = path;
+            (*id).c.route.num_paths = 1;
+        }
+        Ok(())
+    }
+}
+
+/// The partition that every port is in.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// The device that has an address, if one has it. For GIDs the devices are brought up.
+fn device_with(address: &SockAddr) -> Result<Option<&'static Hca>> {
+    let ip = sockaddr::ip(address);
+    for device in devices()? {
+        let by_ip = device.addresses().iter().any(|own| own.ip == ip);
+        if matches!(address, SockAddr::Ip(_)) && by_ip {
+            return Ok(Some(device.hca()?));
+        }
+    }
+    if ip.is_ipv4() {
+        return Ok(None);
+    }
+    for device in devices()? {
+        let hca = device.hca()?;
+        if hca.has_gid(sockaddr::gid(address))? {
+            return Ok(Some(hca));
+        }
+    }
+    Ok(None)
+}
+
+/// The local address of an id.
+pub(crate) fn local_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
+    let ip = manager.get_local_addr(cm)?.map(SockAddr::Ip);
+    Ok(ip.or(manager.get_local_ib_addr(cm)?.map(SockAddr::Ib)))
+}
+
+/// The other end's address.
+pub(crate) fn peer_addr(manager: &Cm, cm: CmId) -> Result<Option<SockAddr>> {
+    let ip = manager.get_peer_addr(cm)?.map(SockAddr::Ip);
+    Ok(ip.or(manager.get_peer_ib_addr(cm)?.map(SockAddr::Ib)))
+}
+
+/// The object behind an id of C.
+///
+/// # Safety
+/// It was created here, and is not destroyed for as long as the result is used.
+pub(crate) unsafe fn id<'a>(id: *mut rdma_cm_id) -> Result<&'a IdObject> {
+    // SAFETY: the caller's promise: it is the first field of an `IdObject`.
+    unsafe { id.cast::<IdObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// Device and id of the connection manager behind an id of C.
+///
+/// # Safety
+/// As [`id`].
+pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, CmId)> {
+    // SAFETY: the caller's promise.
+    let inner = lock(unsafe { &self::id(id)?.inner });
+    Ok((inner.hca, inner.cm))
+}
+
+/// The result of a call that has begun something, if `Ok(true)`: on an id without a channel of the program's, what its event says,
+/// for which this waits. The thread may be cancelled meanwhile: nothing is to be dropped here, and where this is called.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Result<()> {
+    if !begun? {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let waits = guarded(|| {
+            channel(self::id(id)?.c.channel)?.signal();
+            if !lock(&self::id(id)?.inner).sync {
+                return Ok(false);
+            }
+            let before = (*id).event;
+            if !before.is_null() {
+                (*id).event = ptr::null_mut();
+                acknowledge(before)?;
+            }
+            Ok(true)
+        })?;
+        if !waits {
+            return Ok(());
+        }
+        let event: *mut rdma_cm_event = super::event::get((*id).channel)?;
+        (*id).event = event;
+        match ((*event).event, (*event).status) {
+            (_, 0) => Ok(()),
+            (REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
+            (_, status) => Err(Errno(status.saturating_abs())),
+        }
+    }
+}
+
+/// [`complete`] for C.
+///
+/// # Safety
+/// The caller promises the same as for [`complete`].
+pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
+    // SAFETY: the caller's promise.
+    status(unsafe { complete(id, begun) }.map(|()| 0))
+}
+
+/// `RDMA_CM_EVENT_REJECTED`.
+const REJECTED: c_int = 8;
+
+/// Creates an id: `rdma_create_id`. Without a channel its calls wait for their events.
+///
+/// # Safety
+/// The channel is NULL or was created here; `id` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: c_int,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let object = IdObject::create(channel, context, ps, None)?;
+            id.write(object.cast());
+        }
+        Ok(())
+    })
+}
+
+/// Destroys an id, after its events were acknowledged: `rdma_destroy_id`.
+///
+/// # Safety
+/// It was created here, has no QP, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { self::id(id) }?;
+        let (hca, cm, sync, qpn) = {
+            let inner = lock(&object.inner);
+            (inner.hca, inner.cm, inner.sync, inner.qpn)
+        };
+        if let Some(qpn) = qpn {
+            hca.registry.with(|objects| {
+                // The number may be another QP's since.
+                if objects.cm_ids.get(&qpn) == Some(&cm) {
+                    objects.cm_ids.remove(&qpn);
+                }
+            });
+        }
+        wildcard::forget(object);
+        match hca.manager() {
+            Ok(mut manager) => manager.destroy_id(cm)?,
+            // The process is about to end.
+            Err(Errno::ENODEV) => {}
+            Err(errno) => return Err(errno),
+        }
+        // From here on no event of it is handed out. Those that were not taken are gone.
+        // SAFETY: the id's channel is there for as long as the id.
+        if let Ok(channel) = unsafe { channel((*id).channel) } {
+            channel.signal();
+        }
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let event = (*id).event;
+            if !event.is_null() {
+                (*id).event = ptr::null_mut();
+                acknowledge(event)?;
+            }
+            object.acks.wait();
+            if sync {
+                EventChannel::destroy((*id).channel.cast());
+            }
+            drop(Box::from_raw(id.cast::<IdObject>()));
+        }
+        Ok(())
+    })
+}

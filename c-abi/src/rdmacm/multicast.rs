@@ -1,0 +1,203 @@
+//! Multicast groups of ids for datagrams.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
+
+use bareverbs_node::cm::rdma::{CmEvent, JoinMulticast};
+use bareverbs_node::verbs::Gid;
+
+use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
+use crate::abi::objects::ibv_gid;
+use crate::process::failure::{Errno, Result, as_status, guarded, lock};
+use crate::rdmacm::id::{IdObject, completed, id, manager_of};
+use crate::rdmacm::sockaddr::{self, from_c};
+use crate::verbs::path;
+use crate::verbs::qp::{ibv_attach_mcast, ibv_detach_mcast};
+
+/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`.
+const ADDRESS: u32 = 1 << 0;
+const JOIN_FLAGS: u32 = 1 << 1;
+/// `RDMA_MC_JOIN_FLAG_FULLMEMBER`, `RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`.
+const FULL_MEMBER: u32 = 0;
+const SEND_ONLY: u32 = 1;
+
+/// Whether a GID is that of a group, also of an IPv4 group on InfiniBand: IPoIB's prefix, with the partition in the middle, and
+/// the lower 28 bits of the address.
+fn is_gid_of(group: IpAddr, gid: Gid) -> bool {
+    if path::ip(gid) == group {
+        return true;
+    }
+    let IpAddr::V4(group) = group else {
+        return false;
+    };
+    let [a, b, c, d] = group.octets();
+    gid.0[..3] == [0xff, 0x12, 0x40] && gid.0[6..] == [0, 0, 0, 0, 0, 0, a & 0xf, b, c, d]
+}
+
+/// A group was joined: attaches the QP to it.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let qp = (*id).c.qp;
+        let gid = event.ud.ah_attr.dgid;
+        if qp.is_null() || gid.is_zero() {
+            return Ok(());
+        }
+        {
+            // One that only sends is not attached.
+            let inner = lock(&(*id).inner);
+            if !inner
+                .groups
+                .iter()
+                .any(|(joined, _)| is_gid_of(*joined, gid))
+            {
+                return Ok(());
+            }
+        }
+        match ibv_attach_mcast(qp, &ibv_gid { raw: gid.0 }, 0) {
+            0 => {
+                let mut inner = lock(&(*id).inner);
+                for (joined, attached) in &mut inner.groups {
+                    if is_gid_of(*joined, gid) {
+                        *attached = gid;
+                    }
+                }
+                // As for `rdma_listen`: from here on messages to the group arrive.
+                log::info!("rdma_join_multicast: {}", path::ip(gid));
+                Ok(())
+            }
+            errno => Err(Errno(errno)),
+        }
+    }
+}
+
+unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<bool> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let object = self::id(id)?;
+        let (hca, cm) = manager_of(id)?;
+        if !join.send_only {
+            lock(&object.inner).groups.push((join.group, Gid::ZERO));
+        }
+        let asked = hca.manager()?.join_multicast_ex(cm, join);
+        if let Err(error) = asked {
+            lock(&object.inner)
+                .groups
+                .retain(|(group, _)| *group != join.group);
+            return Err(error.into());
+        }
+        Ok(true)
+    }
+}
+
+/// Joins a multicast group: `rdma_join_multicast`.
+///
+/// # Safety
+/// The id was created here, and `addr` is an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_join_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut libc::sockaddr,
+    context: *mut c_void,
+) -> c_int {
+    let begun = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
+            let wanted = JoinMulticast {
+                group,
+                send_only: false,
+                context: context as u64,
+            };
+            join(id, &wanted)
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
+}
+
+/// Joins a multicast group as a sender only, or as a member: `rdma_join_multicast_ex`.
+///
+/// # Safety
+/// The id was created here, and `attr` is a structure of the headers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut rdma_cm_join_mc_attr_ex,
+    context: *mut c_void,
+) -> c_int {
+    let begun = guarded(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            if attr.comp_mask != ADDRESS | JOIN_FLAGS || attr.join_flags > SEND_ONLY {
+                return Err(Errno::EINVAL);
+            }
+            let group = sockaddr::ip(&from_c(attr.addr)?.ok_or(Errno::EINVAL)?);
+            let wanted = JoinMulticast {
+                group,
+                send_only: attr.join_flags != FULL_MEMBER,
+                context: context as u64,
+            };
+            join(id, &wanted)
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { completed(id, begun) }
+}
+
+/// Leaves a multicast group: `rdma_leave_multicast`.
+///
+/// # Safety
+/// The id was created here, and `addr` is an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_leave_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut libc::sockaddr,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let object = self::id(id)?;
+            let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
+            let (hca, cm) = manager_of(id)?;
+            let attached = {
+                let mut inner = lock(&object.inner);
+                let place = inner.groups.iter().position(|(joined, _)| *joined == group);
+                place.map(|place| inner.groups.swap_remove(place).1)
+            };
+            if let Some(gid) = attached.filter(|gid| !gid.is_zero())
+                && !(*id).qp.is_null()
+            {
+                ibv_detach_mcast((*id).qp, &ibv_gid { raw: gid.0 }, 0);
+            }
+            Ok(hca.manager()?.leave_multicast(cm, group)?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_gids() {
+        let gid = |text: &str| Gid::from_ipv6(text.parse().unwrap());
+        let v4: IpAddr = "239.1.2.3".parse().unwrap();
+        assert!(is_gid_of(v4, Gid::from(v4)));
+        // As Linux makes them, of either port space.
+        assert!(is_gid_of(v4, gid("ff12:401b:ffff::f01:203")));
+        assert!(is_gid_of(v4, gid("ff12:4001:8001::f01:203")));
+        assert!(!is_gid_of(v4, gid("ff12:401b:ffff::f01:204")));
+        assert!(!is_gid_of(v4, gid("ff12:401b:ffff::1:f01:203")));
+        let v6: IpAddr = "ff12:401b:ffff::1:2".parse().unwrap();
+        assert!(is_gid_of(v6, gid("ff12:401b:ffff::1:2")));
+        assert!(!is_gid_of(v6, gid("ff12:401b:ffff::1:3")));
+    }
+}

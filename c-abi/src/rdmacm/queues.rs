@@ -1,0 +1,339 @@
+//! The verbs objects of ids: QPs, and the CQs that are made where the program brings none.
+
+// UNSAFETY: raw pointers of C.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::ptr;
+
+use crate::abi::cma::rdma_cm_id;
+use crate::abi::numbers::*;
+use crate::abi::objects::*;
+use crate::process::failure::{Errno, Result, as_nothing, as_status};
+use crate::rdmacm::connect::init_qp;
+use crate::rdmacm::id::{id, manager_of};
+use crate::rdmacm::verbs_of::xrcd_of;
+use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
+use crate::verbs::pd;
+use crate::verbs::qp::{create_qp_ex, ibv_destroy_qp};
+use crate::verbs::srq::ibv_destroy_srq;
+use crate::verbs::xrc::create_srq_ex;
+
+/// The pointer that a call returned, or its errno.
+fn made<T>(pointer: *mut T) -> Result<*mut T> {
+    if pointer.is_null() {
+        Err(Errno::last())
+    } else {
+        Ok(pointer)
+    }
+}
+
+/// Makes a CQ with a channel of its own.
+///
+/// # Safety
+/// The id was created here and is bound to a device.
+unsafe fn make_cq(
+    id: *mut rdma_cm_id,
+    entries: u32,
+) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let channel = made(ibv_create_comp_channel((*id).verbs))?;
+        let entries = c_int::try_from(entries.max(1)).map_err(|_| Errno::EINVAL)?;
+        let cq = made(ibv_create_cq(
+            (*id).verbs,
+            entries,
+            id.cast::<c_void>(),
+            channel,
+            0,
+        ));
+        match cq {
+            Ok(cq) => Ok((channel, cq)),
+            Err(errno) => {
+                ibv_destroy_comp_channel(channel);
+                Err(errno)
+            }
+        }
+    }
+}
+
+/// Destroys the CQs that were made for an id, unless an SRQ for XRC still reports to them.
+///
+/// # Safety
+/// The id was created here, and its QP is gone.
+unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let id = &mut *id;
+        if id.qp_type == IBV_QPT_XRC_RECV && !id.srq.is_null() {
+            return;
+        }
+        for (channel, cq) in [
+            (&mut id.send_cq_channel, &mut id.send_cq),
+            (&mut id.recv_cq_channel, &mut id.recv_cq),
+        ] {
+            let cq = std::mem::replace(cq, ptr::null_mut());
+            if !cq.is_null() {
+                ibv_destroy_cq(cq);
+            }
+            let channel = std::mem::replace(channel, ptr::null_mut());
+            if !channel.is_null() {
+                ibv_destroy_comp_channel(channel);
+            }
+        }
+    }
+}
+
+/// Creates the QP of an id and moves it to INIT, or to work for datagrams.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`.
+pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        self::id(id)?;
+        if !(*id).qp.is_null() || (*id).verbs.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        if attr.qp_type != IBV_QPT_XRC_RECV {
+            if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+                attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+                attr.pd = (*id).pd;
+            } else if pd::pd(attr.pd)?.c.context != (*id).verbs {
+                return Err(Errno::EINVAL);
+            }
+        } else if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+            attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+            attr.xrcd = xrcd_of(manager_of(id)?.0)?;
+        }
+        if attr.srq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
+            attr.srq = (*id).srq;
+        }
+        let created = (|| {
+            if attr.send_cq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
+                ((*id).send_cq_channel, (*id).send_cq) = make_cq(id, attr.cap.max_send_wr)?;
+                attr.send_cq = (*id).send_cq;
+            }
+            let receives = !matches!(attr.qp_type, IBV_QPT_XRC_RECV | IBV_QPT_XRC_SEND);
+            if attr.recv_cq.is_null() && receives {
+                ((*id).recv_cq_channel, (*id).recv_cq) = make_cq(id, attr.cap.max_recv_wr)?;
+                attr.recv_cq = (*id).recv_cq;
+            }
+            (*id).qp = made(create_qp_ex((*id).verbs, attr))?;
+            init_qp(id)
+        })();
+        if let Err(errno) = created {
+            destroy(id);
+            return Err(errno);
+        }
+        if !attr.pd.is_null() {
+            (*id).pd = attr.pd;
+        }
+        Ok(())
+    }
+}
+
+/// Destroys the QP of an id, and the CQs that were made for it.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn destroy(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let qp = std::mem::replace(&mut (*id).qp, ptr::null_mut());
+        if !qp.is_null() {
+            let destroyed = ibv_destroy_qp(qp);
+            if destroyed != 0 {
+                log::warn!("the QP of an id stays: errno {destroyed}");
+            }
+        }
+        destroy_cqs(id);
+    }
+}
+
+/// The attributes of `ibv_create_qp` as those of `ibv_create_qp_ex`.
+pub(crate) fn extended(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
+    // SAFETY: numbers and raw pointers may be zero.
+    let zero: ibv_qp_init_attr_ex = unsafe { zeroed() };
+    ibv_qp_init_attr_ex {
+        qp_context: attr.qp_context,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        cap: attr.cap,
+        qp_type: attr.qp_type,
+        sq_sig_all: attr.sq_sig_all,
+        comp_mask: IBV_QP_INIT_ATTR_PD,
+        pd,
+        ..zero
+    }
+}
+
+/// Creates the QP of an id: `rdma_create_qp`. What it can hold is in the attributes afterwards.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`; the domain may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            let mut all = extended(attr, pd);
+            create(id, &mut all)?;
+            attr.cap = all.cap;
+        }
+        Ok(())
+    })
+}
+
+/// Creates the QP of an id with extended attributes: `rdma_create_qp_ex`.
+///
+/// # Safety
+/// As `rdma_create_qp`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    as_status(|| unsafe { create(id, attr.as_mut().ok_or(Errno::EINVAL)?) })
+}
+
+/// Destroys the QP of an id: `rdma_destroy_qp`.
+///
+/// # Safety
+/// The id was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    as_nothing(|| {
+        // SAFETY: the caller's promise.
+        unsafe { destroy(id) };
+        Ok(())
+    });
+}
+
+/// Creates the SRQ of an id. One for XRC gets domain and CQ if the program brings none.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`.
+unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        self::id(id)?;
+        if (*id).verbs.is_null() || !(*id).srq.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+            attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+            attr.pd = (*id).pd;
+        }
+        let mut made_cq = false;
+        let is_xrc = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type == IBV_SRQT_XRC;
+        if is_xrc {
+            if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+                attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+                attr.xrcd = xrcd_of(manager_of(id)?.0)?;
+            }
+            if attr.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
+                if (*id).recv_cq.is_null() {
+                    ((*id).recv_cq_channel, (*id).recv_cq) = make_cq(id, attr.attr.max_wr)?;
+                    made_cq = true;
+                }
+                attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+                attr.cq = (*id).recv_cq;
+            }
+        }
+        match made(create_srq_ex((*id).verbs, attr)) {
+            Ok(srq) => (*id).srq = srq,
+            Err(errno) => {
+                if made_cq {
+                    destroy_cqs(id);
+                }
+                return Err(errno);
+            }
+        }
+        if (*id).pd.is_null() {
+            (*id).pd = attr.pd;
+        }
+        Ok(())
+    }
+}
+
+/// Creates the SRQ of an id with extended attributes: `rdma_create_srq_ex`.
+///
+/// # Safety
+/// The id was created here, and so were the objects in `attr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    as_status(|| unsafe { create_srq(id, attr.as_mut().ok_or(Errno::EINVAL)?) })
+}
+
+/// Creates the SRQ of an id: `rdma_create_srq`. On an id that receives by XRC it is one for XRC.
+///
+/// # Safety
+/// The id was created here; the domain may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+) -> c_int {
+    as_status(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            self::id(id)?;
+            let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
+            let mut all: ibv_srq_init_attr_ex = zeroed();
+            all.srq_context = attr.srq_context;
+            all.attr = attr.attr;
+            all.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+            all.srq_type = if (*id).qp_type == IBV_QPT_XRC_RECV {
+                IBV_SRQT_XRC
+            } else {
+                IBV_SRQT_BASIC
+            };
+            all.pd = pd;
+            create_srq(id, &mut all)?;
+            attr.attr = all.attr;
+            if !pd.is_null() {
+                (*id).pd = pd;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Destroys the SRQ of an id: `rdma_destroy_srq`.
+///
+/// # Safety
+/// The id was created here, and its QP is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    as_nothing(|| {
+        // SAFETY: the caller's promise, for all of this.
+        unsafe {
+            let srq = std::mem::replace(&mut (*id).srq, ptr::null_mut());
+            if !srq.is_null() {
+                let destroyed = ibv_destroy_srq(srq);
+                if destroyed != 0 {
+                    log::warn!("the SRQ of an id stays: errno {destroyed}");
+                }
+                if (*id).qp.is_null() {
+                    destroy_cqs(id);
+                }
+            }
+        }
+        Ok(())
+    });
+}

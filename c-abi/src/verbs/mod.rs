@@ -1,0 +1,21 @@
+//! The objects of libibverbs: creating, modifying, querying and destroying them.
+
+pub(crate) mod ah;
+pub(crate) mod async_event;
+pub(crate) mod buffer;
+pub(crate) mod channel;
+pub(crate) mod context;
+pub(crate) mod cq;
+pub(crate) mod dm;
+pub(crate) mod modify;
+pub(crate) mod mr;
+pub(crate) mod mw;
+pub(crate) mod path;
+pub(crate) mod pd;
+pub(crate) mod provider;
+pub(crate) mod qp;
+pub(crate) mod query;
+pub(crate) mod rereg;
+pub(crate) mod srq;
+pub(crate) mod strings;
+pub(crate) mod xrc;

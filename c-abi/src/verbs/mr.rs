@@ -1,0 +1,305 @@
+//! Memory regions.
+
+// UNSAFETY: hands pointers to objects of C out, takes them back, and registers memory of the program.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+
+use bareverbs_node::verbs::{Access, CommandError, Mr};
+
+use crate::abi::numbers::*;
+use crate::abi::objects::{ibv_mr, ibv_pd};
+use crate::process::failure::{Errno, Result, as_errno, as_pointer, guarded};
+use crate::process::hca::P;
+use crate::verbs::dm::DmRegion;
+use crate::verbs::pd::pd;
+use crate::verbs::rereg;
+
+/// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
+const OPTIONAL: c_uint = 0x3ff0_0000;
+
+/// What is behind a region.
+enum Region {
+    /// Memory of the program.
+    Memory(Mr<'static, P>),
+    /// Memory on the device.
+    Device(DmRegion),
+    /// Nothing.
+    Null,
+}
+
+impl Region {
+    fn dereg(self) -> std::result::Result<(), (Self, CommandError)> {
+        match self {
+            Self::Memory(mr) => mr.dereg().map_err(|(mr, error)| (Self::Memory(mr), error)),
+            Self::Device(mr) => mr.dereg().map_err(|(mr, error)| (Self::Device(mr), error)),
+            Self::Null => Ok(()),
+        }
+    }
+}
+
+/// A memory region.
+#[repr(C)]
+struct MrObject {
+    c: ibv_mr,
+    region: Region,
+    /// What was asked for.
+    asked: c_uint,
+}
+
+/// Registers memory: `ibv_reg_mr`.
+///
+/// # Safety
+/// The domain is allocated, and the memory stays until it is deregistered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, addr as u64, access as c_uint) })
+}
+
+/// Registers memory under another address: `ibv_reg_mr_iova`.
+///
+/// # Safety
+/// As `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, iova, access as c_uint) })
+}
+
+/// The same with flags that a device may leave undone: `ibv_reg_mr_iova2`.
+///
+/// # Safety
+/// As `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    as_pointer(|| unsafe { create(pd, addr, length, iova, access) })
+}
+
+pub(crate) unsafe fn create(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<*mut ibv_mr> {
+    // SAFETY: the caller's promise.
+    let made = unsafe { register(pd, addr, length, iova, access) }?;
+    Ok(Box::into_raw(Box::new(made)).cast())
+}
+
+unsafe fn register(
+    domain: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<MrObject> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { pd(domain) }?;
+    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
+    let flags = Access::from_bits_truncate(required(access));
+    let region = NonNull::slice_from_raw_parts(start, length);
+    // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
+    let mr = unsafe { object.pd.reg_mr_iova(region, iova, flags) }?;
+    let c = ibv_mr {
+        context: object.c.context,
+        pd: domain,
+        addr,
+        length,
+        handle: mr.lkey().0 >> 8,
+        lkey: mr.lkey().0,
+        rkey: mr.rkey().0,
+    };
+    Ok(MrObject {
+        c,
+        region: Region::Memory(mr),
+        asked: access,
+    })
+}
+
+/// Flags that a device may not leave undone, and those of the others that the driver has.
+pub(crate) fn required(access: c_uint) -> c_uint {
+    access & !OPTIONAL | access & Access::RELAXED_ORDERING.bits()
+}
+
+/// A region of device memory.
+pub(crate) fn device_memory(c: ibv_mr, region: DmRegion, asked: c_uint) -> *mut ibv_mr {
+    let region = Region::Device(region);
+    Box::into_raw(Box::new(MrObject { c, region, asked })).cast()
+}
+
+/// `ibv_alloc_null_mr`, from the table of functions.
+///
+/// # Safety
+/// The domain is allocated.
+pub(crate) unsafe extern "C" fn alloc_null_mr(domain: *mut ibv_pd) -> *mut ibv_mr {
+    as_pointer(|| {
+        // SAFETY: the caller's promise.
+        let object = unsafe { pd(domain) }?;
+        let lkey = object.pd.alloc_null_mr()?.lkey().0;
+        let made = MrObject {
+            c: ibv_mr {
+                context: object.c.context,
+                pd: domain,
+                addr: ptr::null_mut(),
+                length: usize::MAX,
+                handle: 0,
+                lkey,
+                rkey: 0,
+            },
+            region: Region::Null,
+            asked: Access::LOCAL_WRITE.bits(),
+        };
+        Ok(Box::into_raw(Box::new(made)).cast())
+    })
+}
+
+/// What a region was registered for.
+///
+/// # Safety
+/// It was registered here.
+pub(crate) unsafe fn asked(mr: *const ibv_mr) -> c_uint {
+    // SAFETY: the caller's promise: it is a `MrObject` of `create`.
+    unsafe { (*mr.cast::<MrObject>()).asked }
+}
+
+/// Deregisters memory: `ibv_dereg_mr`.
+///
+/// # Safety
+/// It was registered here, and is not used again after a success.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    as_errno(|| {
+        if mr.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is moved back if it stays.
+        unsafe {
+            let object = mr.cast::<MrObject>();
+            let inner = ptr::read(&raw const (*object).region);
+            if let Err((inner, error)) = inner.dereg() {
+                ptr::write(&raw mut (*object).region, inner);
+                return Err(error.into());
+            }
+            drop(Box::from_raw(object.cast::<ManuallyDrop<MrObject>>()));
+        }
+        Ok(())
+    })
+}
+
+/// Gives a region other rights; false if its keys cannot stay.
+///
+/// # Safety
+/// Its domain is allocated.
+unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
+    // SAFETY: the caller's promise.
+    let pd = unsafe { pd(object.c.pd) }?;
+    let Region::Memory(mr) = &mut object.region else {
+        return Ok(false);
+    };
+    let to = Access::from_bits_truncate(required(access));
+    match rereg::change_access(pd, mr, to) {
+        Ok(()) => {
+            object.asked = access;
+            Ok(true)
+        }
+        Err(errno) => {
+            log::debug!("a region gets other keys: {errno:?}");
+            Ok(false)
+        }
+    }
+}
+
+/// Changes a region: `ibv_rereg_mr`. Where only its rights change, its keys stay if the device can do that. Else the new one is
+/// registered before the old one is deregistered, so that a failure leaves the old one as it was; its keys are others
+/// afterwards.
+///
+/// # Safety
+/// The region was registered here; what `flags` name is as for `ibv_reg_mr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    const KNOWN: c_int =
+        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    let changed = guarded(|| {
+        let has = |flag: c_int| flags & flag != 0;
+        if flags & !KNOWN != 0 || flags == 0 || mr.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
+        unsafe {
+            let object = mr.cast::<MrObject>();
+            if flags == IBV_REREG_MR_CHANGE_ACCESS && keeps_keys(&mut *object, access as c_uint)? {
+                return Ok(());
+            }
+            let old = &(*object).c;
+            let Region::Memory(mr) = &(*object).region else {
+                return Err(Errno::EOPNOTSUPP);
+            };
+            let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+                (addr, length, addr as u64)
+            } else {
+                (old.addr, old.length, mr.addr())
+            };
+            let domain = if has(IBV_REREG_MR_CHANGE_PD) {
+                pd
+            } else {
+                old.pd
+            };
+            let access = if has(IBV_REREG_MR_CHANGE_ACCESS) {
+                access as c_uint
+            } else {
+                (*object).asked
+            };
+            if crate::verbs::pd::pd(domain)?.c.context != old.context {
+                return Err(Errno::EINVAL);
+            }
+            let made = register(domain, addr, length, iova, access)?;
+            match ptr::read(&raw const (*object).region).dereg() {
+                Ok(()) => {
+                    ptr::write(object, made);
+                    Ok(())
+                }
+                Err((kept, error)) => {
+                    ptr::write(&raw mut (*object).region, kept);
+                    Err(error.into())
+                }
+            }
+        }
+    });
+    match changed {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            // The region is as it was.
+            IBV_REREG_MR_ERR_INPUT
+        }
+    }
+}
