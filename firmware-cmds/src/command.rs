@@ -1,4 +1,4 @@
-//! What all commands share: the header, the status, and the link from an input to its output.
+//! The definition of commands: the header and the status that all share, and the link from an input to its output.
 
 use crate::layout::{Layout, layout};
 use crate::opcode::Opcode;
@@ -28,16 +28,42 @@ layout! {
 
 impl CommandOutput for EmptyOut {}
 
-/// Ties an input structure to its opcode (the variant of [`Opcode`]) and its output structure.
-macro_rules! command {
-    ($In:ident => EmptyOut, $opcode:ident) => {
-        $crate::command::command!(@input $In => EmptyOut, $opcode);
-    };
-    ($In:ident => $Out:ident, $opcode:ident) => {
-        $crate::command::command!(@input $In => $Out, $opcode);
-        impl $crate::command::CommandOutput for $Out {}
-    };
-    (@input $In:ident => $Out:ident, $opcode:ident) => {
+/// Defines the structures of commands in the form of [`layout`](crate::layout::layout): the input, with the variant of [`Opcode`] behind its
+/// name, and the output, unless the answer is [`EmptyOut`].
+///
+/// Documentation in front of the input is added to the input's.
+///
+/// The header stands in no list of fields. An input has `opcode` and `op_mod`, and after `, uid` behind its size the number of the
+/// user context that `mlx5_ifc.h` has in most commands beside the opcode; an output has `status` and `syndrome`.
+macro_rules! commands {
+    ($(
+        $(#[$meta:meta])*
+        input $In:ident of $opcode:ident: $in_ifc:literal, $in_size:literal $(, $uid:ident)? { $($in_fields:tt)* }
+        $(
+            output $Out:ident: $out_ifc:literal, $out_size:literal { $($out_fields:tt)* }
+        )?
+    )*) => { $(
+        $crate::layout::layout! {
+            #[doc = concat!("Input of [`", stringify!($opcode), "`](crate::opcode::Opcode::", stringify!($opcode), ").")]
+            $(#[$meta])*
+            pub struct $In: $in_ifc, $in_size {
+                bits opcode, set_opcode: u16 @ 0x00 [31:16];
+                $( bits $uid, set_uid: u16 @ 0x00 [15:0]; )?
+                bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+                $($in_fields)*
+            }
+        }
+        $(
+            $crate::layout::layout! {
+                #[doc = concat!("Output of [`", stringify!($opcode), "`](crate::opcode::Opcode::", stringify!($opcode), ").")]
+                pub struct $Out: $out_ifc, $out_size {
+                    bits status, set_status: u8 @ 0x00 [31:24];
+                    bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+                    $($out_fields)*
+                }
+            }
+            impl $crate::command::CommandOutput for $Out {}
+        )?
         impl $In {
             /// An input with its opcode in place and everything else zero.
             #[must_use]
@@ -49,12 +75,14 @@ macro_rules! command {
         }
         impl $crate::command::Command for $In {
             const OPCODE: $crate::opcode::Opcode = $crate::opcode::Opcode::$opcode;
-            type Output = $Out;
+            type Output = $crate::command::commands!(@output $($Out)?);
             #[cfg(test)]
             fn fresh() -> Self {
                 Self::new()
             }
         }
-    };
+    )* };
+    (@output) => { $crate::command::EmptyOut };
+    (@output $Out:ident) => { $Out };
 }
-pub(crate) use command;
+pub(crate) use commands;

@@ -1,6 +1,6 @@
 //! Congestion control of RoCE: its parameters, whether it is in force, and what it did.
 
-use crate::command::{EmptyOut, command};
+use crate::command::commands;
 use crate::layout::{Descriptor, Layout, layout};
 use crate::numbered::numbered;
 
@@ -21,99 +21,6 @@ numbered! {
     fn name;
     /// `cong_protocol` of the commands.
     fn number;
-}
-
-layout! {
-    /// Input of QUERY_CONG_PARAMS.
-    pub struct QueryCongParamsIn: "query_cong_params_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
-    }
-}
-
-layout! {
-    /// Output of QUERY_CONG_PARAMS.
-    pub struct QueryCongParamsOut: "query_cong_params_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
-        bytes congestion_parameters, congestion_parameters_mut: 256 @ 0x10;
-    }
-}
-
-layout! {
-    /// Input of MODIFY_CONG_PARAMS. The field select, a big-endian dword, says which parameters are written: its bits are
-    /// [`select`]'s.
-    pub struct ModifyCongParamsIn: "modify_cong_params_in", 0x120 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
-        bytes field_select, field_select_mut: 4 @ 0x0c;
-        bytes congestion_parameters, congestion_parameters_mut: 256 @ 0x20;
-    }
-}
-
-layout! {
-    /// Input of QUERY_CONG_STATUS.
-    pub struct QueryCongStatusIn: "query_cong_status_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        bits priority, set_priority: u8 @ 0x08 [7:4];
-        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
-    }
-}
-
-layout! {
-    /// Output of QUERY_CONG_STATUS.
-    pub struct QueryCongStatusOut: "query_cong_status_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
-        flag enable, set_enable @ 0x0c [31];
-        flag tag_enable, set_tag_enable @ 0x0c [30];
-    }
-}
-
-layout! {
-    /// Input of MODIFY_CONG_STATUS.
-    pub struct ModifyCongStatusIn: "modify_cong_status_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        bits priority, set_priority: u8 @ 0x08 [7:4];
-        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
-        flag enable, set_enable @ 0x0c [31];
-        flag tag_enable, set_tag_enable @ 0x0c [30];
-    }
-}
-
-layout! {
-    /// Input of QUERY_CONG_STATISTICS.
-    pub struct QueryCongStatisticsIn: "query_cong_statistics_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        flag clear, set_clear @ 0x08 [31];
-    }
-}
-
-layout! {
-    /// Output of QUERY_CONG_STATISTICS: flows that are held back, congestion notifications (CNPs) that arrived (RP, the
-    /// reaction point) and were sent (NP, the notification point). Counters of 64 bits are two fields, `_high` and `_low`.
-    pub struct QueryCongStatisticsOut: "query_cong_statistics_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
-        bits rp_cur_flows, set_rp_cur_flows: u32 @ 0x10 [31:0];
-        bits sum_flows, set_sum_flows: u32 @ 0x14 [31:0];
-        bits rp_cnp_ignored_high, set_rp_cnp_ignored_high: u32 @ 0x18 [31:0];
-        bits rp_cnp_ignored_low, set_rp_cnp_ignored_low: u32 @ 0x1c [31:0];
-        bits rp_cnp_handled_high, set_rp_cnp_handled_high: u32 @ 0x20 [31:0];
-        bits rp_cnp_handled_low, set_rp_cnp_handled_low: u32 @ 0x24 [31:0];
-        bits time_stamp_high, set_time_stamp_high: u32 @ 0x48 [31:0];
-        bits time_stamp_low, set_time_stamp_low: u32 @ 0x4c [31:0];
-        bits accumulators_period, set_accumulators_period: u32 @ 0x50 [31:0];
-        bits np_ecn_marked_roce_packets_high, set_np_ecn_marked_roce_packets_high: u32 @ 0x54 [31:0];
-        bits np_ecn_marked_roce_packets_low, set_np_ecn_marked_roce_packets_low: u32 @ 0x58 [31:0];
-        bits np_cnp_sent_high, set_np_cnp_sent_high: u32 @ 0x5c [31:0];
-        bits np_cnp_sent_low, set_np_cnp_sent_low: u32 @ 0x60 [31:0];
-    }
 }
 
 layout! {
@@ -149,11 +56,62 @@ layout! {
     }
 }
 
-command!(QueryCongStatusIn => QueryCongStatusOut, QueryCongStatus);
-command!(ModifyCongStatusIn => EmptyOut, ModifyCongStatus);
-command!(QueryCongParamsIn => QueryCongParamsOut, QueryCongParams);
-command!(ModifyCongParamsIn => EmptyOut, ModifyCongParams);
-command!(QueryCongStatisticsIn => QueryCongStatisticsOut, QueryCongStatistics);
+commands! {
+    input QueryCongStatusIn of QueryCongStatus: "query_cong_status_in", 0x10 {
+        bits priority, set_priority: u8 @ 0x08 [7:4];
+        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
+    }
+    output QueryCongStatusOut: "query_cong_status_out", 0x10 {
+        flag enable, set_enable @ 0x0c [31];
+        flag tag_enable, set_tag_enable @ 0x0c [30];
+    }
+}
+commands! {
+    input ModifyCongStatusIn of ModifyCongStatus: "modify_cong_status_in", 0x10 {
+        bits priority, set_priority: u8 @ 0x08 [7:4];
+        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
+        flag enable, set_enable @ 0x0c [31];
+        flag tag_enable, set_tag_enable @ 0x0c [30];
+    }
+}
+commands! {
+    input QueryCongParamsIn of QueryCongParams: "query_cong_params_in", 0x10 {
+        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
+    }
+    output QueryCongParamsOut: "query_cong_params_out", 0x110 {
+        bytes congestion_parameters, congestion_parameters_mut: 256 @ 0x10;
+    }
+}
+commands! {
+    /// The field select, a big-endian dword, says which parameters are written; its bits are [`select`]'s.
+    input ModifyCongParamsIn of ModifyCongParams: "modify_cong_params_in", 0x120 {
+        bits cong_protocol, set_cong_protocol: u8 @ 0x08 [3:0];
+        bytes field_select, field_select_mut: 4 @ 0x0c;
+        bytes congestion_parameters, congestion_parameters_mut: 256 @ 0x20;
+    }
+}
+commands! {
+    /// The output counts flows that are held back, and congestion notifications (CNPs) that arrived (RP, the reaction
+    /// point) and were sent (NP, the notification point). Counters of 64 bits are two fields, `_high` and `_low`.
+    input QueryCongStatisticsIn of QueryCongStatistics: "query_cong_statistics_in", 0x10 {
+        flag clear, set_clear @ 0x08 [31];
+    }
+    output QueryCongStatisticsOut: "query_cong_statistics_out", 0x110 {
+        bits rp_cur_flows, set_rp_cur_flows: u32 @ 0x10 [31:0];
+        bits sum_flows, set_sum_flows: u32 @ 0x14 [31:0];
+        bits rp_cnp_ignored_high, set_rp_cnp_ignored_high: u32 @ 0x18 [31:0];
+        bits rp_cnp_ignored_low, set_rp_cnp_ignored_low: u32 @ 0x1c [31:0];
+        bits rp_cnp_handled_high, set_rp_cnp_handled_high: u32 @ 0x20 [31:0];
+        bits rp_cnp_handled_low, set_rp_cnp_handled_low: u32 @ 0x24 [31:0];
+        bits time_stamp_high, set_time_stamp_high: u32 @ 0x48 [31:0];
+        bits time_stamp_low, set_time_stamp_low: u32 @ 0x4c [31:0];
+        bits accumulators_period, set_accumulators_period: u32 @ 0x50 [31:0];
+        bits np_ecn_marked_roce_packets_high, set_np_ecn_marked_roce_packets_high: u32 @ 0x54 [31:0];
+        bits np_ecn_marked_roce_packets_low, set_np_ecn_marked_roce_packets_low: u32 @ 0x58 [31:0];
+        bits np_cnp_sent_high, set_np_cnp_sent_high: u32 @ 0x5c [31:0];
+        bits np_cnp_sent_low, set_np_cnp_sent_low: u32 @ 0x60 [31:0];
+    }
+}
 
 /// Bits of the field select (`MLX5_IB_RP_*_ATTR` and `MLX5_IB_NP_*_ATTR` of Linux's `drivers/infiniband/hw/mlx5/cong.c`).
 pub mod select {

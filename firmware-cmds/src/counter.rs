@@ -1,55 +1,22 @@
 //! Queue counters.
 
-use crate::command::EmptyOut;
-use crate::command::command;
-use crate::layout::layout;
+use crate::command::commands;
 
-layout! {
-    /// Input of ALLOC_Q_COUNTER.
-    pub struct AllocQCounterIn: "alloc_q_counter_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-    }
-}
-
-layout! {
-    /// Output of ALLOC_Q_COUNTER.
-    pub struct AllocQCounterOut: "alloc_q_counter_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+commands! {
+    input AllocQCounterIn of AllocQCounter: "alloc_q_counter_in", 0x10, uid {}
+    output AllocQCounterOut: "alloc_q_counter_out", 0x10 {
         bits counter_set_id, set_counter_set_id: u8 @ 0x08 [7:0];
     }
-}
 
-command!(AllocQCounterIn => AllocQCounterOut, AllocQCounter);
-
-layout! {
-    /// Input of DEALLOC_Q_COUNTER.
-    pub struct DeallocQCounterIn: "dealloc_q_counter_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DeallocQCounterIn of DeallocQCounter: "dealloc_q_counter_in", 0x10 {
         bits counter_set_id, set_counter_set_id: u8 @ 0x08 [7:0];
     }
-}
 
-command!(DeallocQCounterIn => EmptyOut, DeallocQCounter);
-
-layout! {
-    /// Input of QUERY_Q_COUNTER.
-    pub struct QueryQCounterIn: "query_q_counter_in", 0x20 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryQCounterIn of QueryQCounter: "query_q_counter_in", 0x20 {
         flag clear, set_clear @ 0x18 [31];
         bits counter_set_id, set_counter_set_id: u8 @ 0x1c [7:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_Q_COUNTER.
-    pub struct QueryQCounterOut: "query_q_counter_out", 0x100 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryQCounterOut: "query_q_counter_out", 0x100 {
         bits rx_write_requests, set_rx_write_requests: u32 @ 0x10 [31:0];
         bits rx_read_requests, set_rx_read_requests: u32 @ 0x18 [31:0];
         bits rx_atomic_requests, set_rx_atomic_requests: u32 @ 0x20 [31:0];
@@ -87,5 +54,3 @@ layout! {
         bits roce_slow_restart_trans, set_roce_slow_restart_trans: u32 @ 0xd8 [31:0];
     }
 }
-
-command!(QueryQCounterIn => QueryQCounterOut, QueryQCounter);

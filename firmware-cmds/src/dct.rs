@@ -1,7 +1,6 @@
 //! Targets of dynamic connections (DCT). Initiators are queue pairs of service type DCI.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -40,79 +39,33 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_DCT.
-    pub struct CreateDctIn: "create_dct_in", 0x80 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateDctIn of CreateDct: "create_dct_in", 0x80, uid {
         part dct_context_entry, dct_context_entry_mut: Dctc @ 0x10;
     }
-}
-
-layout! {
-    /// Output of CREATE_DCT.
-    pub struct CreateDctOut: "create_dct_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateDctOut: "create_dct_out", 0x10 {
         bits dctn, set_dctn: u32 @ 0x08 [23:0];
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(CreateDctIn => CreateDctOut, CreateDct);
-
-layout! {
-    /// Input of DESTROY_DCT.
-    pub struct DestroyDctIn: "destroy_dct_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyDctIn of DestroyDct: "destroy_dct_in", 0x10, uid {
         bits dctn, set_dctn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyDctIn => EmptyOut, DestroyDct);
-
-layout! {
-    /// Input of DRAIN_DCT. The end is reported by an event.
-    pub struct DrainDctIn: "drain_dct_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    /// An event reports that the DCT is drained.
+    input DrainDctIn of DrainDct: "drain_dct_in", 0x10, uid {
         bits dctn, set_dctn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DrainDctIn => EmptyOut, DrainDct);
-
-layout! {
-    /// Input of QUERY_DCT.
-    pub struct QueryDctIn: "query_dct_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryDctIn of QueryDct: "query_dct_in", 0x10 {
         bits dctn, set_dctn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_DCT.
-    pub struct QueryDctOut: "query_dct_out", 0x80 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryDctOut: "query_dct_out", 0x80 {
         part dct_context_entry, dct_context_entry_mut: Dctc @ 0x10;
     }
-}
 
-command!(QueryDctIn => QueryDctOut, QueryDct);
-
-layout! {
-    /// Input of ARM_DCT_FOR_KEY_VIOLATION: the next request with a wrong access key is reported by an event.
-    pub struct ArmDctIn: "arm_dct_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    /// An event reports the next request with a wrong access key.
+    input ArmDctIn of ArmDct: "arm_dct_in", 0x10 {
         bits dct_number, set_dct_number: u32 @ 0x08 [23:0];
     }
 }
-
-command!(ArmDctIn => EmptyOut, ArmDct);

@@ -34,6 +34,13 @@
 //! tail pas: 64 @ 0x110;                                           what follows, in elements of so many bits
 //! ```
 //!
+//! Commands are defined by `commands!`, which adds the header (`opcode`, `uid`, `op_mod`; `status`, `syndrome`):
+//!
+//! ```text
+//! input CreateCqIn of CreateCq: "create_cq_in", 0x110, uid {      with a variant of Opcode; `uid` if the header has that field
+//! output CreateCqOut: "create_cq_out", 0x10 {                     left out if the answer is status and syndrome only
+//! ```
+//!
 //! Positions are those of the manual: byte offset of a big-endian dword, then bits, 31 the most significant. Names are
 //! those of `mlx5_ifc.h`, letter for letter, and every one of them is compared with that header, as Debian ships it, by
 //! `cargo test` (see `tests/layouts.rs` and `data/mlx5_ifc.tsv`); `cargo rig layouts` makes the table again.

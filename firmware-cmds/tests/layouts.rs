@@ -336,15 +336,23 @@ fn every_structure_of_the_sources_is_registered() {
     let mut found = 0;
     for path in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref()) {
         let text = std::fs::read_to_string(path).unwrap();
-        // Definitions start at the margin; the macro itself and its documentation do not.
-        for block in text.split("\nlayout! {\n").skip(1) {
-            let line = block
-                .lines()
-                .find(|line| line.trim_start().starts_with("pub struct"))
-                .unwrap();
-            let name = line.split('"').nth(1).unwrap();
-            assert!(registered.contains(name), "{name} is not in registry.rs");
-            found += 1;
+        // Definitions start at the margin; the macros themselves and their documentation do not.
+        for (start, definitions) in [
+            ("\nlayout! {\n", &["    pub struct "][..]),
+            ("\ncommands! {\n", &["    input ", "    output "]),
+        ] {
+            for block in text.split(start).skip(1) {
+                let block = block.split("\n}\n").next().unwrap();
+                for line in block.lines().filter(|line| {
+                    definitions
+                        .iter()
+                        .any(|definition| line.starts_with(definition))
+                }) {
+                    let name = line.split('"').nth(1).unwrap();
+                    assert!(registered.contains(name), "{name} is not in registry.rs");
+                    found += 1;
+                }
+            }
         }
         for block in text.split("\nwords! {\n").skip(1) {
             let block = block.split("\n}\n").next().unwrap();

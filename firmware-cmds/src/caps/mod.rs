@@ -1,7 +1,6 @@
 //! What the device can do, group by group.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -533,39 +532,21 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of QUERY_HCA_CAP.
-    pub struct QueryHcaCapIn: "query_hca_cap_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input QueryHcaCapIn of QueryHcaCap: "query_hca_cap_in", 0x10 {
         flag other_function, set_other_function @ 0x08 [31];
         bits function_id, set_function_id: u16 @ 0x08 [15:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_HCA_CAP.
-    pub struct QueryHcaCapOut: "query_hca_cap_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryHcaCapOut: "query_hca_cap_out", 0x10 {
         tail capability: 8 @ 0x10;
     }
-}
 
-command!(QueryHcaCapIn => QueryHcaCapOut, QueryHcaCap);
-
-layout! {
-    /// Input of SET_HCA_CAP.
-    pub struct SetHcaCapIn: "set_hca_cap_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input SetHcaCapIn of SetHcaCap: "set_hca_cap_in", 0x10 {
         flag other_function, set_other_function @ 0x08 [31];
         bits function_id, set_function_id: u16 @ 0x08 [15:0];
         tail capability: 8 @ 0x10;
     }
 }
-
-command!(SetHcaCapIn => EmptyOut, SetHcaCap);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! Completion queues.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -35,70 +34,31 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_CQ.
-    pub struct CreateCqIn: "create_cq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateCqIn of CreateCq: "create_cq_in", 0x110, uid {
         part cq_context, cq_context_mut: Cqc @ 0x10;
         bits cq_umem_offset, set_cq_umem_offset: u64 @ 0x50 [63:0];
         bits cq_umem_id, set_cq_umem_id: u32 @ 0x58 [31:0];
         flag cq_umem_valid, set_cq_umem_valid @ 0x5c [31];
         tail pas: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_CQ.
-    pub struct CreateCqOut: "create_cq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateCqOut: "create_cq_out", 0x10 {
         bits cqn, set_cqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateCqIn => CreateCqOut, CreateCq);
-
-layout! {
-    /// Input of DESTROY_CQ.
-    pub struct DestroyCqIn: "destroy_cq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyCqIn of DestroyCq: "destroy_cq_in", 0x10, uid {
         bits cqn, set_cqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyCqIn => EmptyOut, DestroyCq);
-
-layout! {
-    /// Input of QUERY_CQ.
-    pub struct QueryCqIn: "query_cq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryCqIn of QueryCq: "query_cq_in", 0x10 {
         bits cqn, set_cqn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_CQ.
-    pub struct QueryCqOut: "query_cq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryCqOut: "query_cq_out", 0x110 {
         part cq_context, cq_context_mut: Cqc @ 0x10;
         tail pas: 64 @ 0x110;
     }
-}
 
-command!(QueryCqIn => QueryCqOut, QueryCq);
-
-layout! {
-    /// Input of MODIFY_CQ.
-    pub struct ModifyCqIn: "modify_cq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyCqIn of ModifyCq: "modify_cq_in", 0x110, uid {
         bits cqn, set_cqn: u32 @ 0x08 [23:0];
         bits modify_field_select_resize_field_select, set_modify_field_select_resize_field_select: u32 @ 0x0c [31:0];
         part cq_context, cq_context_mut: Cqc @ 0x10;
@@ -108,8 +68,6 @@ layout! {
         tail pas: 64 @ 0x110;
     }
 }
-
-command!(ModifyCqIn => EmptyOut, ModifyCq);
 
 #[cfg(test)]
 mod golden;

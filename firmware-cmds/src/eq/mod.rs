@@ -1,7 +1,6 @@
 //! Event queues.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -48,61 +47,29 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_EQ.
-    pub struct CreateEqIn: "create_eq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateEqIn of CreateEq: "create_eq_in", 0x110, uid {
         part eq_context_entry, eq_context_entry_mut: Eqc @ 0x10;
         bytes event_bitmask, event_bitmask_mut: 32 @ 0x58;
         tail pas: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_EQ.
-    pub struct CreateEqOut: "create_eq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateEqOut: "create_eq_out", 0x10 {
         bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
     }
-}
 
-command!(CreateEqIn => CreateEqOut, CreateEq);
-
-layout! {
-    /// Input of DESTROY_EQ.
-    pub struct DestroyEqIn: "destroy_eq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyEqIn of DestroyEq: "destroy_eq_in", 0x10 {
         bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
     }
-}
 
-command!(DestroyEqIn => EmptyOut, DestroyEq);
-
-layout! {
-    /// Input of QUERY_EQ.
-    pub struct QueryEqIn: "query_eq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryEqIn of QueryEq: "query_eq_in", 0x10 {
         bits eq_number, set_eq_number: u8 @ 0x08 [7:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_EQ.
-    pub struct QueryEqOut: "query_eq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryEqOut: "query_eq_out", 0x110 {
         part eq_context_entry, eq_context_entry_mut: Eqc @ 0x10;
         bits event_bitmask, set_event_bitmask: u64 @ 0x58 [63:0];
         tail pas: 64 @ 0x110;
     }
 }
-
-command!(QueryEqIn => QueryEqOut, QueryEq);
 
 impl CreateEqIn {
     /// The event types that go to this EQ, as bits ([`crate::event::EventType::mask`]).

@@ -1,7 +1,6 @@
 //! Flow steering: tables, groups of entries with one mask, entries, counters.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -140,11 +139,8 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of SET_FLOW_TABLE_ROOT.
-    pub struct SetFlowTableRootIn: "set_flow_table_root_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input SetFlowTableRootIn of SetFlowTableRoot: "set_flow_table_root_in", 0x40 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
@@ -155,77 +151,36 @@ layout! {
         flag table_eswitch_owner_vhca_id_valid, set_table_eswitch_owner_vhca_id_valid @ 0x1c [31];
         bits table_eswitch_owner_vhca_id, set_table_eswitch_owner_vhca_id: u16 @ 0x1c [15:0];
     }
-}
 
-command!(SetFlowTableRootIn => EmptyOut, SetFlowTableRoot);
-
-layout! {
-    /// Input of CREATE_FLOW_TABLE.
-    pub struct CreateFlowTableIn: "create_flow_table_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input CreateFlowTableIn of CreateFlowTable: "create_flow_table_in", 0x40, uid {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
     }
-}
-
-layout! {
-    /// Output of CREATE_FLOW_TABLE.
-    pub struct CreateFlowTableOut: "create_flow_table_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
+    output CreateFlowTableOut: "create_flow_table_out", 0x10 {
         bits icm_address_63_40, set_icm_address_63_40: u32 @ 0x00 [23:0];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
         bits icm_address_39_32, set_icm_address_39_32: u8 @ 0x08 [31:24];
         bits table_id, set_table_id: u32 @ 0x08 [23:0];
         bits icm_address_31_0, set_icm_address_31_0: u32 @ 0x0c [31:0];
     }
-}
 
-command!(CreateFlowTableIn => CreateFlowTableOut, CreateFlowTable);
-
-layout! {
-    /// Input of DESTROY_FLOW_TABLE.
-    pub struct DestroyFlowTableIn: "destroy_flow_table_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyFlowTableIn of DestroyFlowTable: "destroy_flow_table_in", 0x40 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
     }
-}
 
-command!(DestroyFlowTableIn => EmptyOut, DestroyFlowTable);
-
-layout! {
-    /// Input of QUERY_FLOW_TABLE.
-    pub struct QueryFlowTableIn: "query_flow_table_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryFlowTableIn of QueryFlowTable: "query_flow_table_in", 0x40 {
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_FLOW_TABLE.
-    pub struct QueryFlowTableOut: "query_flow_table_out", 0x40 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryFlowTableOut: "query_flow_table_out", 0x40 {
         part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
     }
-}
 
-command!(QueryFlowTableIn => QueryFlowTableOut, QueryFlowTable);
-
-layout! {
-    /// Input of CREATE_FLOW_GROUP.
-    pub struct CreateFlowGroupIn: "create_flow_group_in", 0x400 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input CreateFlowGroupIn of CreateFlowGroup: "create_flow_group_in", 0x400 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
@@ -238,64 +193,31 @@ layout! {
         bits match_criteria_enable, set_match_criteria_enable: u8 @ 0x3c [7:0];
         part match_criteria, match_criteria_mut: FteMatchParam @ 0x40;
     }
-}
-
-layout! {
-    /// Output of CREATE_FLOW_GROUP.
-    pub struct CreateFlowGroupOut: "create_flow_group_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateFlowGroupOut: "create_flow_group_out", 0x10 {
         bits group_id, set_group_id: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateFlowGroupIn => CreateFlowGroupOut, CreateFlowGroup);
-
-layout! {
-    /// Input of DESTROY_FLOW_GROUP.
-    pub struct DestroyFlowGroupIn: "destroy_flow_group_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyFlowGroupIn of DestroyFlowGroup: "destroy_flow_group_in", 0x40 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
         bits group_id, set_group_id: u32 @ 0x18 [31:0];
     }
-}
 
-command!(DestroyFlowGroupIn => EmptyOut, DestroyFlowGroup);
-
-layout! {
-    /// Input of QUERY_FLOW_GROUP.
-    pub struct QueryFlowGroupIn: "query_flow_group_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryFlowGroupIn of QueryFlowGroup: "query_flow_group_in", 0x40 {
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
         bits group_id, set_group_id: u32 @ 0x18 [31:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_FLOW_GROUP.
-    pub struct QueryFlowGroupOut: "query_flow_group_out", 0x400 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryFlowGroupOut: "query_flow_group_out", 0x400 {
         bits start_flow_index, set_start_flow_index: u32 @ 0x1c [31:0];
         bits end_flow_index, set_end_flow_index: u32 @ 0x24 [31:0];
         bits match_criteria_enable, set_match_criteria_enable: u8 @ 0x3c [7:0];
         part match_criteria, match_criteria_mut: FteMatchParam @ 0x40;
     }
-}
 
-command!(QueryFlowGroupIn => QueryFlowGroupOut, QueryFlowGroup);
-
-layout! {
-    /// Input of SET_FLOW_TABLE_ENTRY.
-    pub struct SetFteIn: "set_fte_in", 0x340 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input SetFteIn of SetFte: "set_fte_in", 0x340 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
@@ -305,106 +227,47 @@ layout! {
         bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
         part flow_context, flow_context_mut: FlowContext @ 0x40;
     }
-}
 
-command!(SetFteIn => EmptyOut, SetFte);
-
-layout! {
-    /// Input of QUERY_FLOW_TABLE_ENTRY.
-    pub struct QueryFteIn: "query_fte_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryFteIn of QueryFte: "query_fte_in", 0x40 {
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
         bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_FLOW_TABLE_ENTRY.
-    pub struct QueryFteOut: "query_fte_out", 0x340 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryFteOut: "query_fte_out", 0x340 {
         part flow_context, flow_context_mut: FlowContext @ 0x40;
     }
-}
 
-command!(QueryFteIn => QueryFteOut, QueryFte);
-
-layout! {
-    /// Input of DELETE_FLOW_TABLE_ENTRY.
-    pub struct DeleteFteIn: "delete_fte_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DeleteFteIn of DeleteFte: "delete_fte_in", 0x40 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits table_type, set_table_type: u8 @ 0x10 [31:24];
         bits table_id, set_table_id: u32 @ 0x14 [23:0];
         bits flow_index, set_flow_index: u32 @ 0x20 [31:0];
     }
-}
 
-command!(DeleteFteIn => EmptyOut, DeleteFte);
-
-layout! {
-    /// Input of ALLOC_FLOW_COUNTER.
-    pub struct AllocFlowCounterIn: "alloc_flow_counter_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input AllocFlowCounterIn of AllocFlowCounter: "alloc_flow_counter_in", 0x10 {
         bits flow_counter_bulk_log_size, set_flow_counter_bulk_log_size: u8 @ 0x0c [12:8];
         bits flow_counter_bulk, set_flow_counter_bulk: u8 @ 0x0c [7:0];
     }
-}
-
-layout! {
-    /// Output of ALLOC_FLOW_COUNTER.
-    pub struct AllocFlowCounterOut: "alloc_flow_counter_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output AllocFlowCounterOut: "alloc_flow_counter_out", 0x10 {
         bits flow_counter_id, set_flow_counter_id: u32 @ 0x08 [31:0];
     }
-}
 
-command!(AllocFlowCounterIn => AllocFlowCounterOut, AllocFlowCounter);
-
-layout! {
-    /// Input of DEALLOC_FLOW_COUNTER.
-    pub struct DeallocFlowCounterIn: "dealloc_flow_counter_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DeallocFlowCounterIn of DeallocFlowCounter: "dealloc_flow_counter_in", 0x10 {
         bits flow_counter_id, set_flow_counter_id: u32 @ 0x08 [31:0];
     }
-}
 
-command!(DeallocFlowCounterIn => EmptyOut, DeallocFlowCounter);
-
-layout! {
-    /// Input of QUERY_FLOW_COUNTER.
-    pub struct QueryFlowCounterIn: "query_flow_counter_in", 0x20 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    /// The output ends in a [`TrafficCounter`](crate::vport::TrafficCounter) per counter.
+    input QueryFlowCounterIn of QueryFlowCounter: "query_flow_counter_in", 0x20 {
         flag clear, set_clear @ 0x18 [31];
         bits num_of_counters, set_num_of_counters: u16 @ 0x18 [15:0];
         bits flow_counter_id, set_flow_counter_id: u32 @ 0x1c [31:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_FLOW_COUNTER; a [`TrafficCounter`](crate::vport::TrafficCounter) per counter follows.
-    pub struct QueryFlowCounterOut: "query_flow_counter_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryFlowCounterOut: "query_flow_counter_out", 0x10 {
         tail flow_statistics: 8 @ 0x10;
     }
-}
 
-command!(QueryFlowCounterIn => QueryFlowCounterOut, QueryFlowCounter);
-
-layout! {
-    /// Input of MODIFY_FLOW_TABLE.
-    pub struct ModifyFlowTableIn: "modify_flow_table_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyFlowTableIn of ModifyFlowTable: "modify_flow_table_in", 0x40 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits modify_field_select, set_modify_field_select: u16 @ 0x0c [15:0];
@@ -413,8 +276,6 @@ layout! {
         part flow_table_context, flow_table_context_mut: FlowTableContext @ 0x18;
     }
 }
-
-command!(ModifyFlowTableIn => EmptyOut, ModifyFlowTable);
 
 layout! {
     /// A change of headers: bits of a field are replaced.
@@ -436,38 +297,21 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of ALLOC_MODIFY_HEADER_CONTEXT; the actions follow.
-    pub struct AllocModifyHeaderContextIn: "alloc_modify_header_context_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    /// The input ends in the actions.
+    input AllocModifyHeaderContextIn of AllocModifyHeaderContext: "alloc_modify_header_context_in", 0x10 {
         bits table_type, set_table_type: u8 @ 0x0c [31:24];
         bits num_of_actions, set_num_of_actions: u8 @ 0x0c [7:0];
         tail actions: 64 @ 0x10;
     }
-}
+    output AllocModifyHeaderContextOut: "alloc_modify_header_context_out", 0x10 {
+        bits modify_header_id, set_modify_header_id: u32 @ 0x08 [31:0];
+    }
 
-layout! {
-    /// Output of ALLOC_MODIFY_HEADER_CONTEXT.
-    pub struct AllocModifyHeaderContextOut: "alloc_modify_header_context_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    input DeallocModifyHeaderContextIn of DeallocModifyHeaderContext: "dealloc_modify_header_context_in", 0x10 {
         bits modify_header_id, set_modify_header_id: u32 @ 0x08 [31:0];
     }
 }
-
-command!(AllocModifyHeaderContextIn => AllocModifyHeaderContextOut, AllocModifyHeaderContext);
-
-layout! {
-    /// Input of DEALLOC_MODIFY_HEADER_CONTEXT.
-    pub struct DeallocModifyHeaderContextIn: "dealloc_modify_header_context_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-        bits modify_header_id, set_modify_header_id: u32 @ 0x08 [31:0];
-    }
-}
-
-command!(DeallocModifyHeaderContextIn => EmptyOut, DeallocModifyHeaderContext);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! Memory keys.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -46,12 +45,8 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_MKEY.
-    pub struct CreateMkeyIn: "create_mkey_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateMkeyIn of CreateMkey: "create_mkey_in", 0x110, uid {
         flag pg_access, set_pg_access @ 0x0c [31];
         flag mkey_umem_valid, set_mkey_umem_valid @ 0x0c [30];
         part memory_key_mkey_entry, memory_key_mkey_entry_mut: Mkc @ 0x10;
@@ -60,75 +55,32 @@ layout! {
         bits mkey_umem_offset, set_mkey_umem_offset: u64 @ 0x68 [63:0];
         tail klm_pas_mtt: 32 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_MKEY.
-    pub struct CreateMkeyOut: "create_mkey_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateMkeyOut: "create_mkey_out", 0x10 {
         bits mkey_index, set_mkey_index: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateMkeyIn => CreateMkeyOut, CreateMkey);
-
-layout! {
-    /// Input of QUERY_MKEY.
-    pub struct QueryMkeyIn: "query_mkey_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryMkeyIn of QueryMkey: "query_mkey_in", 0x10 {
         bits mkey_index, set_mkey_index: u32 @ 0x08 [23:0];
         flag pg_access, set_pg_access @ 0x0c [31];
     }
-}
-
-layout! {
-    /// Output of QUERY_MKEY.
-    pub struct QueryMkeyOut: "query_mkey_out", 0x130 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryMkeyOut: "query_mkey_out", 0x130 {
         part memory_key_mkey_entry, memory_key_mkey_entry_mut: Mkc @ 0x10;
         bytes bsf0_klm0_pas_mtt0_1, bsf0_klm0_pas_mtt0_1_mut: 16 @ 0x110;
         bytes bsf1_klm1_pas_mtt2_3, bsf1_klm1_pas_mtt2_3_mut: 16 @ 0x120;
     }
-}
 
-command!(QueryMkeyIn => QueryMkeyOut, QueryMkey);
-
-layout! {
-    /// Input of DESTROY_MKEY.
-    pub struct DestroyMkeyIn: "destroy_mkey_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyMkeyIn of DestroyMkey: "destroy_mkey_in", 0x10, uid {
         bits mkey_index, set_mkey_index: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyMkeyIn => EmptyOut, DestroyMkey);
-
-layout! {
-    /// Input of QUERY_SPECIAL_CONTEXTS.
-    pub struct QuerySpecialContextsIn: "query_special_contexts_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
-    }
-}
-
-layout! {
-    /// Output of QUERY_SPECIAL_CONTEXTS.
-    pub struct QuerySpecialContextsOut: "query_special_contexts_out", 0x20 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    input QuerySpecialContextsIn of QuerySpecialContexts: "query_special_contexts_in", 0x10 {}
+    output QuerySpecialContextsOut: "query_special_contexts_out", 0x20 {
         bits dump_fill_mkey, set_dump_fill_mkey: u32 @ 0x08 [31:0];
         bits resd_lkey, set_resd_lkey: u32 @ 0x0c [31:0];
         bits null_mkey, set_null_mkey: u32 @ 0x10 [31:0];
         bits terminate_scatter_list_mkey, set_terminate_scatter_list_mkey: u32 @ 0x14 [31:0];
     }
 }
-
-command!(QuerySpecialContextsIn => QuerySpecialContextsOut, QuerySpecialContexts);
 
 #[cfg(test)]
 mod golden;

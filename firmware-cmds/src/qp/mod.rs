@@ -1,7 +1,6 @@
 //! Queue pairs and their state transitions.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -129,12 +128,8 @@ impl QpcExt {
     pub const OPT_DCI_STREAM_CHANNEL_ID: u64 = 1 << 0;
 }
 
-layout! {
-    /// Input of CREATE_QP.
-    pub struct CreateQpIn: "create_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateQpIn of CreateQp: "create_qp_in", 0x110, uid {
         flag qpc_ext, set_qpc_ext @ 0x08 [31];
         bits input_qpn, set_input_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
@@ -145,110 +140,46 @@ layout! {
         flag wq_umem_valid, set_wq_umem_valid @ 0x10c [31];
         tail pas: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_QP.
-    pub struct CreateQpOut: "create_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateQpOut: "create_qp_out", 0x10 {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(CreateQpIn => CreateQpOut, CreateQp);
-
-layout! {
-    /// Input of DESTROY_QP.
-    pub struct DestroyQpIn: "destroy_qp_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyQpIn of DestroyQp: "destroy_qp_in", 0x10, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyQpIn => EmptyOut, DestroyQp);
-
-layout! {
-    /// Input of RST2INIT_QP.
-    pub struct Rst2initQpIn: "rst2init_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Rst2initQpIn of Rst2initQp: "rst2init_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
-
-layout! {
-    /// Output of RST2INIT_QP.
-    pub struct Rst2initQpOut: "rst2init_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output Rst2initQpOut: "rst2init_qp_out", 0x10 {
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(Rst2initQpIn => Rst2initQpOut, Rst2initQp);
-
-layout! {
-    /// Input of INIT2RTR_QP.
-    pub struct Init2rtrQpIn: "init2rtr_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Init2rtrQpIn of Init2rtrQp: "init2rtr_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
-
-layout! {
-    /// Output of INIT2RTR_QP.
-    pub struct Init2rtrQpOut: "init2rtr_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output Init2rtrQpOut: "init2rtr_qp_out", 0x10 {
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(Init2rtrQpIn => Init2rtrQpOut, Init2rtrQp);
-
-layout! {
-    /// Input of RTR2RTS_QP.
-    pub struct Rtr2rtsQpIn: "rtr2rts_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Rtr2rtsQpIn of Rtr2rtsQp: "rtr2rts_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
-
-layout! {
-    /// Output of RTR2RTS_QP.
-    pub struct Rtr2rtsQpOut: "rtr2rts_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output Rtr2rtsQpOut: "rtr2rts_qp_out", 0x10 {
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(Rtr2rtsQpIn => Rtr2rtsQpOut, Rtr2rtsQp);
-
-layout! {
-    /// Input of RTS2RTS_QP.
-    pub struct Rts2rtsQpIn: "rts2rts_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Rts2rtsQpIn of Rts2rtsQp: "rts2rts_qp_in", 0x110, uid {
         flag qpc_ext, set_qpc_ext @ 0x08 [31];
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
@@ -257,117 +188,50 @@ layout! {
         bits opt_param_mask_95_32, set_opt_param_mask_95_32: u64 @ 0x108 [63:0];
         tail qpc_data_ext: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of RTS2RTS_QP.
-    pub struct Rts2rtsQpOut: "rts2rts_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output Rts2rtsQpOut: "rts2rts_qp_out", 0x10 {
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
-}
 
-command!(Rts2rtsQpIn => Rts2rtsQpOut, Rts2rtsQp);
-
-layout! {
-    /// Input of SQERR2RTS_QP.
-    pub struct Sqerr2rtsQpIn: "sqerr2rts_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Sqerr2rtsQpIn of Sqerr2rtsQp: "sqerr2rts_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
 
-command!(Sqerr2rtsQpIn => EmptyOut, Sqerr2rtsQp);
-
-layout! {
-    /// Input of 2ERR_QP.
-    pub struct Qp2ErrIn: "qp_2err_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Qp2ErrIn of Qp2Err: "qp_2err_in", 0x10, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(Qp2ErrIn => EmptyOut, Qp2Err);
-
-layout! {
-    /// Input of 2RST_QP.
-    pub struct Qp2RstIn: "qp_2rst_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Qp2RstIn of Qp2Rst: "qp_2rst_in", 0x10, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(Qp2RstIn => EmptyOut, Qp2Rst);
-
-layout! {
-    /// Input of QUERY_QP.
-    pub struct QueryQpIn: "query_qp_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryQpIn of QueryQp: "query_qp_in", 0x10 {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_QP.
-    pub struct QueryQpOut: "query_qp_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryQpOut: "query_qp_out", 0x110 {
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
         tail pas: 64 @ 0x110;
     }
-}
 
-command!(QueryQpIn => QueryQpOut, QueryQp);
-
-layout! {
-    /// Input of SQD_RTS_QP.
-    pub struct Sqd2rtsQpIn: "sqd2rts_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Sqd2rtsQpIn of Sqd2rtsQp: "sqd2rts_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
 
-command!(Sqd2rtsQpIn => EmptyOut, Sqd2rtsQp);
-
-layout! {
-    /// Input of INIT2INIT_QP.
-    pub struct Init2initQpIn: "init2init_qp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input Init2initQpIn of Init2initQp: "init2init_qp_in", 0x110, uid {
         bits qpn, set_qpn: u32 @ 0x08 [23:0];
         bits opt_param_mask, set_opt_param_mask: u32 @ 0x10 [31:0];
         bits ece, set_ece: u32 @ 0x14 [31:0];
         part qpc, qpc_mut: Qpc @ 0x18;
     }
-}
-
-layout! {
-    /// Output of INIT2INIT_QP.
-    pub struct Init2initQpOut: "init2init_qp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output Init2initQpOut: "init2init_qp_out", 0x10 {
         bits ece, set_ece: u32 @ 0x0c [31:0];
     }
 }
-
-command!(Init2initQpIn => Init2initQpOut, Init2initQp);
 
 impl Ads {
     /// MAC address of the peer or of the router to it.

@@ -10,7 +10,7 @@ pub use self::counters::*;
 pub use self::module::*;
 pub use self::qos::*;
 
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -112,27 +112,16 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of ACCESS_REG.
-    pub struct AccessRegisterIn: "access_register_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input AccessRegisterIn of AccessRegister: "access_register_in", 0x10 {
         bits register_id, set_register_id: u16 @ 0x08 [15:0];
         bits argument, set_argument: u32 @ 0x0c [31:0];
         tail register_data: 32 @ 0x10;
     }
-}
-
-layout! {
-    /// Output of ACCESS_REG.
-    pub struct AccessRegisterOut: "access_register_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output AccessRegisterOut: "access_register_out", 0x10 {
         tail register_data: 32 @ 0x10;
     }
 }
-
-command!(AccessRegisterIn => AccessRegisterOut, AccessRegister);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! The RoCE address (GID) table.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -17,39 +16,21 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of QUERY_ROCE_ADDRESS.
-    pub struct QueryRoceAddressIn: "query_roce_address_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input QueryRoceAddressIn of QueryRoceAddress: "query_roce_address_in", 0x10 {
         bits roce_address_index, set_roce_address_index: u16 @ 0x08 [31:16];
         bits vhca_port_num, set_vhca_port_num: u8 @ 0x08 [3:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_ROCE_ADDRESS.
-    pub struct QueryRoceAddressOut: "query_roce_address_out", 0x30 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryRoceAddressOut: "query_roce_address_out", 0x30 {
         part roce_address, roce_address_mut: RoceAddr @ 0x10;
     }
-}
 
-command!(QueryRoceAddressIn => QueryRoceAddressOut, QueryRoceAddress);
-
-layout! {
-    /// Input of SET_ROCE_ADDRESS.
-    pub struct SetRoceAddressIn: "set_roce_address_in", 0x30 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input SetRoceAddressIn of SetRoceAddress: "set_roce_address_in", 0x30 {
         bits roce_address_index, set_roce_address_index: u16 @ 0x08 [31:16];
         bits vhca_port_num, set_vhca_port_num: u8 @ 0x08 [3:0];
         part roce_address, roce_address_mut: RoceAddr @ 0x10;
     }
 }
-
-command!(SetRoceAddressIn => EmptyOut, SetRoceAddress);
 
 impl RoceAddr {
     /// MAC address that packets from this GID carry.

@@ -1,7 +1,6 @@
 //! Ethernet receive queues.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 use crate::srq::Wq;
 
@@ -30,73 +29,32 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_RQ.
-    pub struct CreateRqIn: "create_rq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateRqIn of CreateRq: "create_rq_in", 0x110, uid {
         part ctx, ctx_mut: Rqc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_RQ.
-    pub struct CreateRqOut: "create_rq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateRqOut: "create_rq_out", 0x10 {
         bits rqn, set_rqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateRqIn => CreateRqOut, CreateRq);
-
-layout! {
-    /// Input of MODIFY_RQ.
-    pub struct ModifyRqIn: "modify_rq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyRqIn of ModifyRq: "modify_rq_in", 0x110, uid {
         bits rq_state, set_rq_state: u8 @ 0x08 [31:28];
         bits rqn, set_rqn: u32 @ 0x08 [23:0];
         bits modify_bitmask, set_modify_bitmask: u64 @ 0x10 [63:0];
         part ctx, ctx_mut: Rqc @ 0x20;
     }
-}
 
-command!(ModifyRqIn => EmptyOut, ModifyRq);
-
-layout! {
-    /// Input of DESTROY_RQ.
-    pub struct DestroyRqIn: "destroy_rq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyRqIn of DestroyRq: "destroy_rq_in", 0x10, uid {
         bits rqn, set_rqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyRqIn => EmptyOut, DestroyRq);
-
-layout! {
-    /// Input of QUERY_RQ.
-    pub struct QueryRqIn: "query_rq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryRqIn of QueryRq: "query_rq_in", 0x10 {
         bits rqn, set_rqn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_RQ.
-    pub struct QueryRqOut: "query_rq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryRqOut: "query_rq_out", 0x110 {
         part rq_context, rq_context_mut: Rqc @ 0x20;
     }
 }
-
-command!(QueryRqIn => QueryRqOut, QueryRq);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! Ethernet send queues.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 use crate::srq::Wq;
 
@@ -32,73 +31,32 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_SQ.
-    pub struct CreateSqIn: "create_sq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateSqIn of CreateSq: "create_sq_in", 0x110, uid {
         part ctx, ctx_mut: Sqc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_SQ.
-    pub struct CreateSqOut: "create_sq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateSqOut: "create_sq_out", 0x10 {
         bits sqn, set_sqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateSqIn => CreateSqOut, CreateSq);
-
-layout! {
-    /// Input of MODIFY_SQ.
-    pub struct ModifySqIn: "modify_sq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifySqIn of ModifySq: "modify_sq_in", 0x110, uid {
         bits sq_state, set_sq_state: u8 @ 0x08 [31:28];
         bits sqn, set_sqn: u32 @ 0x08 [23:0];
         bits modify_bitmask, set_modify_bitmask: u64 @ 0x10 [63:0];
         part ctx, ctx_mut: Sqc @ 0x20;
     }
-}
 
-command!(ModifySqIn => EmptyOut, ModifySq);
-
-layout! {
-    /// Input of DESTROY_SQ.
-    pub struct DestroySqIn: "destroy_sq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroySqIn of DestroySq: "destroy_sq_in", 0x10, uid {
         bits sqn, set_sqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroySqIn => EmptyOut, DestroySq);
-
-layout! {
-    /// Input of QUERY_SQ.
-    pub struct QuerySqIn: "query_sq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QuerySqIn of QuerySq: "query_sq_in", 0x10 {
         bits sqn, set_sqn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_SQ.
-    pub struct QuerySqOut: "query_sq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QuerySqOut: "query_sq_out", 0x110 {
         part sq_context, sq_context_mut: Sqc @ 0x20;
     }
 }
-
-command!(QuerySqIn => QuerySqOut, QuerySq);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! Shared receive queues: SRQ, XRC SRQ and RMP.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -104,210 +103,83 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_SRQ.
-    pub struct CreateSrqIn: "create_srq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateSrqIn of CreateSrq: "create_srq_in", 0x110, uid {
         part srq_context_entry, srq_context_entry_mut: Srqc @ 0x10;
         tail pas: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_SRQ.
-    pub struct CreateSrqOut: "create_srq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateSrqOut: "create_srq_out", 0x10 {
         bits srqn, set_srqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateSrqIn => CreateSrqOut, CreateSrq);
-
-layout! {
-    /// Input of DESTROY_SRQ.
-    pub struct DestroySrqIn: "destroy_srq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroySrqIn of DestroySrq: "destroy_srq_in", 0x10, uid {
         bits srqn, set_srqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroySrqIn => EmptyOut, DestroySrq);
-
-layout! {
-    /// Input of QUERY_SRQ.
-    pub struct QuerySrqIn: "query_srq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QuerySrqIn of QuerySrq: "query_srq_in", 0x10 {
         bits srqn, set_srqn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_SRQ.
-    pub struct QuerySrqOut: "query_srq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QuerySrqOut: "query_srq_out", 0x110 {
         part srq_context_entry, srq_context_entry_mut: Srqc @ 0x10;
         tail pas: 64 @ 0x110;
     }
-}
 
-command!(QuerySrqIn => QuerySrqOut, QuerySrq);
-
-layout! {
-    /// Input of ARM_RQ.
-    pub struct ArmRqIn: "arm_rq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ArmRqIn of ArmRq: "arm_rq_in", 0x10, uid {
         bits srq_number, set_srq_number: u32 @ 0x08 [23:0];
         bits lwm, set_lwm: u16 @ 0x0c [15:0];
     }
-}
 
-command!(ArmRqIn => EmptyOut, ArmRq);
-
-layout! {
-    /// Input of CREATE_XRC_SRQ.
-    pub struct CreateXrcSrqIn: "create_xrc_srq_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input CreateXrcSrqIn of CreateXrcSrq: "create_xrc_srq_in", 0x110, uid {
         part xrc_srq_context_entry, xrc_srq_context_entry_mut: XrcSrqc @ 0x10;
         flag xrc_srq_umem_valid, set_xrc_srq_umem_valid @ 0x5c [31];
         tail pas: 64 @ 0x110;
     }
-}
-
-layout! {
-    /// Output of CREATE_XRC_SRQ.
-    pub struct CreateXrcSrqOut: "create_xrc_srq_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateXrcSrqOut: "create_xrc_srq_out", 0x10 {
         bits xrc_srqn, set_xrc_srqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateXrcSrqIn => CreateXrcSrqOut, CreateXrcSrq);
-
-layout! {
-    /// Input of DESTROY_XRC_SRQ.
-    pub struct DestroyXrcSrqIn: "destroy_xrc_srq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyXrcSrqIn of DestroyXrcSrq: "destroy_xrc_srq_in", 0x10, uid {
         bits xrc_srqn, set_xrc_srqn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyXrcSrqIn => EmptyOut, DestroyXrcSrq);
-
-layout! {
-    /// Input of QUERY_XRC_SRQ.
-    pub struct QueryXrcSrqIn: "query_xrc_srq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryXrcSrqIn of QueryXrcSrq: "query_xrc_srq_in", 0x10 {
         bits xrc_srqn, set_xrc_srqn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_XRC_SRQ.
-    pub struct QueryXrcSrqOut: "query_xrc_srq_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryXrcSrqOut: "query_xrc_srq_out", 0x110 {
         part xrc_srq_context_entry, xrc_srq_context_entry_mut: XrcSrqc @ 0x10;
         tail pas: 64 @ 0x110;
     }
-}
 
-command!(QueryXrcSrqIn => QueryXrcSrqOut, QueryXrcSrq);
-
-layout! {
-    /// Input of ARM_XRC_SRQ.
-    pub struct ArmXrcSrqIn: "arm_xrc_srq_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ArmXrcSrqIn of ArmXrcSrq: "arm_xrc_srq_in", 0x10, uid {
         bits xrc_srqn, set_xrc_srqn: u32 @ 0x08 [23:0];
         bits lwm, set_lwm: u16 @ 0x0c [15:0];
     }
-}
 
-command!(ArmXrcSrqIn => EmptyOut, ArmXrcSrq);
-
-layout! {
-    /// Input of CREATE_RMP.
-    pub struct CreateRmpIn: "create_rmp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input CreateRmpIn of CreateRmp: "create_rmp_in", 0x110, uid {
         part ctx, ctx_mut: Rmpc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_RMP.
-    pub struct CreateRmpOut: "create_rmp_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateRmpOut: "create_rmp_out", 0x10 {
         bits rmpn, set_rmpn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateRmpIn => CreateRmpOut, CreateRmp);
-
-layout! {
-    /// Input of MODIFY_RMP.
-    pub struct ModifyRmpIn: "modify_rmp_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyRmpIn of ModifyRmp: "modify_rmp_in", 0x110, uid {
         bits rmp_state, set_rmp_state: u8 @ 0x08 [31:28];
         bits rmpn, set_rmpn: u32 @ 0x08 [23:0];
         part bitmask, bitmask_mut: RmpBitmask @ 0x10;
         part ctx, ctx_mut: Rmpc @ 0x20;
     }
-}
 
-command!(ModifyRmpIn => EmptyOut, ModifyRmp);
-
-layout! {
-    /// Input of DESTROY_RMP.
-    pub struct DestroyRmpIn: "destroy_rmp_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyRmpIn of DestroyRmp: "destroy_rmp_in", 0x10, uid {
         bits rmpn, set_rmpn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyRmpIn => EmptyOut, DestroyRmp);
-
-layout! {
-    /// Input of QUERY_RMP.
-    pub struct QueryRmpIn: "query_rmp_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryRmpIn of QueryRmp: "query_rmp_in", 0x10 {
         bits rmpn, set_rmpn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_RMP.
-    pub struct QueryRmpOut: "query_rmp_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryRmpOut: "query_rmp_out", 0x110 {
         part rmp_context, rmp_context_mut: Rmpc @ 0x20;
     }
 }
-
-command!(QueryRmpIn => QueryRmpOut, QueryRmp);
 
 #[cfg(test)]
 mod golden;

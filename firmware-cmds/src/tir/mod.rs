@@ -1,7 +1,6 @@
 //! Transport interface receive: which receive queue a packet goes to, directly or by hash through a table (RQT).
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -61,142 +60,58 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_TIR.
-    pub struct CreateTirIn: "create_tir_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateTirIn of CreateTir: "create_tir_in", 0x110, uid {
         part ctx, ctx_mut: Tirc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_TIR.
-    pub struct CreateTirOut: "create_tir_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
+    output CreateTirOut: "create_tir_out", 0x10 {
         bits icm_address_63_40, set_icm_address_63_40: u32 @ 0x00 [23:0];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
         bits icm_address_39_32, set_icm_address_39_32: u8 @ 0x08 [31:24];
         bits tirn, set_tirn: u32 @ 0x08 [23:0];
         bits icm_address_31_0, set_icm_address_31_0: u32 @ 0x0c [31:0];
     }
-}
 
-command!(CreateTirIn => CreateTirOut, CreateTir);
-
-layout! {
-    /// Input of MODIFY_TIR.
-    pub struct ModifyTirIn: "modify_tir_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyTirIn of ModifyTir: "modify_tir_in", 0x110, uid {
         bits tirn, set_tirn: u32 @ 0x08 [23:0];
         part bitmask, bitmask_mut: ModifyTirBitmask @ 0x10;
         part ctx, ctx_mut: Tirc @ 0x20;
     }
-}
 
-command!(ModifyTirIn => EmptyOut, ModifyTir);
-
-layout! {
-    /// Input of DESTROY_TIR.
-    pub struct DestroyTirIn: "destroy_tir_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyTirIn of DestroyTir: "destroy_tir_in", 0x10, uid {
         bits tirn, set_tirn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyTirIn => EmptyOut, DestroyTir);
-
-layout! {
-    /// Input of QUERY_TIR.
-    pub struct QueryTirIn: "query_tir_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryTirIn of QueryTir: "query_tir_in", 0x10 {
         bits tirn, set_tirn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_TIR.
-    pub struct QueryTirOut: "query_tir_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryTirOut: "query_tir_out", 0x110 {
         part tir_context, tir_context_mut: Tirc @ 0x20;
     }
-}
 
-command!(QueryTirIn => QueryTirOut, QueryTir);
-
-layout! {
-    /// Input of CREATE_RQT.
-    pub struct CreateRqtIn: "create_rqt_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input CreateRqtIn of CreateRqt: "create_rqt_in", 0x110, uid {
         part rqt_context, rqt_context_mut: Rqtc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_RQT.
-    pub struct CreateRqtOut: "create_rqt_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateRqtOut: "create_rqt_out", 0x10 {
         bits rqtn, set_rqtn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateRqtIn => CreateRqtOut, CreateRqt);
-
-layout! {
-    /// Input of MODIFY_RQT.
-    pub struct ModifyRqtIn: "modify_rqt_in", 0x110 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyRqtIn of ModifyRqt: "modify_rqt_in", 0x110, uid {
         bits rqtn, set_rqtn: u32 @ 0x08 [23:0];
         part bitmask, bitmask_mut: RqtBitmask @ 0x10;
         part ctx, ctx_mut: Rqtc @ 0x20;
     }
-}
 
-command!(ModifyRqtIn => EmptyOut, ModifyRqt);
-
-layout! {
-    /// Input of DESTROY_RQT.
-    pub struct DestroyRqtIn: "destroy_rqt_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyRqtIn of DestroyRqt: "destroy_rqt_in", 0x10, uid {
         bits rqtn, set_rqtn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyRqtIn => EmptyOut, DestroyRqt);
-
-layout! {
-    /// Input of QUERY_RQT.
-    pub struct QueryRqtIn: "query_rqt_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryRqtIn of QueryRqt: "query_rqt_in", 0x10 {
         bits rqtn, set_rqtn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_RQT.
-    pub struct QueryRqtOut: "query_rqt_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryRqtOut: "query_rqt_out", 0x110 {
         part rqt_context, rqt_context_mut: Rqtc @ 0x20;
     }
 }
-
-command!(QueryRqtIn => QueryRqtOut, QueryRqt);
 
 #[cfg(test)]
 mod golden;

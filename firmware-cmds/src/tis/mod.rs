@@ -1,7 +1,6 @@
 //! Transport interface send: what sends of Ethernet send queues have in common.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -26,72 +25,31 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of CREATE_TIS.
-    pub struct CreateTisIn: "create_tis_in", 0xc0 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input CreateTisIn of CreateTis: "create_tis_in", 0xc0, uid {
         part ctx, ctx_mut: Tisc @ 0x20;
     }
-}
-
-layout! {
-    /// Output of CREATE_TIS.
-    pub struct CreateTisOut: "create_tis_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output CreateTisOut: "create_tis_out", 0x10 {
         bits tisn, set_tisn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(CreateTisIn => CreateTisOut, CreateTis);
-
-layout! {
-    /// Input of MODIFY_TIS.
-    pub struct ModifyTisIn: "modify_tis_in", 0xc0 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyTisIn of ModifyTis: "modify_tis_in", 0xc0, uid {
         bits tisn, set_tisn: u32 @ 0x08 [23:0];
         part bitmask, bitmask_mut: ModifyTisBitmask @ 0x10;
         part ctx, ctx_mut: Tisc @ 0x20;
     }
-}
 
-command!(ModifyTisIn => EmptyOut, ModifyTis);
-
-layout! {
-    /// Input of DESTROY_TIS.
-    pub struct DestroyTisIn: "destroy_tis_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits uid, set_uid: u16 @ 0x00 [15:0];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DestroyTisIn of DestroyTis: "destroy_tis_in", 0x10, uid {
         bits tisn, set_tisn: u32 @ 0x08 [23:0];
     }
-}
 
-command!(DestroyTisIn => EmptyOut, DestroyTis);
-
-layout! {
-    /// Input of QUERY_TIS.
-    pub struct QueryTisIn: "query_tis_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryTisIn of QueryTis: "query_tis_in", 0x10 {
         bits tisn, set_tisn: u32 @ 0x08 [23:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_TIS.
-    pub struct QueryTisOut: "query_tis_out", 0xb0 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryTisOut: "query_tis_out", 0xb0 {
         part tis_context, tis_context_mut: Tisc @ 0x10;
     }
 }
-
-command!(QueryTisIn => QueryTisOut, QueryTis);
 
 #[cfg(test)]
 mod golden;

@@ -1,7 +1,6 @@
 //! The virtual port: NIC context, HCA context, GIDs, P_Keys, state.
 
-use crate::command::EmptyOut;
-use crate::command::command;
+use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
@@ -90,146 +89,69 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of ADD_VXLAN_UDP_DPORT: datagrams to this port are VXLAN's (RFC 7348), as those to 4789 are.
-    pub struct AddVxlanUdpDportIn: "add_vxlan_udp_dport_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    /// The device takes datagrams to this UDP port for VXLAN (RFC 7348), like those to 4789.
+    input AddVxlanUdpDportIn of AddVxlanUdpDport: "add_vxlan_udp_dport_in", 0x10 {
         bits vxlan_udp_port, set_vxlan_udp_port: u16 @ 0x0c [15:0];
     }
-}
 
-command!(AddVxlanUdpDportIn => EmptyOut, AddVxlanUdpDport);
-
-layout! {
-    /// Input of DELETE_VXLAN_UDP_DPORT.
-    pub struct DeleteVxlanUdpDportIn: "delete_vxlan_udp_dport_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DeleteVxlanUdpDportIn of DeleteVxlanUdpDport: "delete_vxlan_udp_dport_in", 0x10 {
         bits vxlan_udp_port, set_vxlan_udp_port: u16 @ 0x0c [15:0];
     }
-}
 
-command!(DeleteVxlanUdpDportIn => EmptyOut, DeleteVxlanUdpDport);
-
-layout! {
-    /// Input of SET_L2_TABLE_ENTRY: frames to an address go to this physical function of those on its port.
-    pub struct SetL2TableEntryIn: "set_l2_table_entry_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    /// Frames to the address go to this physical function of those on its port.
+    input SetL2TableEntryIn of SetL2TableEntry: "set_l2_table_entry_in", 0x40 {
         bits table_index, set_table_index: u32 @ 0x14 [23:0];
         flag vlan_valid, set_vlan_valid @ 0x1c [12];
         bits vlan, set_vlan: u16 @ 0x1c [11:0];
         bits mac_address, set_mac_address: u64 @ 0x20 [63:0];
     }
-}
 
-command!(SetL2TableEntryIn => EmptyOut, SetL2TableEntry);
-
-layout! {
-    /// Input of DELETE_L2_TABLE_ENTRY.
-    pub struct DeleteL2TableEntryIn: "delete_l2_table_entry_in", 0x40 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input DeleteL2TableEntryIn of DeleteL2TableEntry: "delete_l2_table_entry_in", 0x40 {
         bits table_index, set_table_index: u32 @ 0x14 [23:0];
     }
-}
 
-command!(DeleteL2TableEntryIn => EmptyOut, DeleteL2TableEntry);
-
-layout! {
-    /// Input of QUERY_VPORT_STATE.
-    pub struct QueryVportStateIn: "query_vport_state_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryVportStateIn of QueryVportState: "query_vport_state_in", 0x10 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_VPORT_STATE.
-    pub struct QueryVportStateOut: "query_vport_state_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryVportStateOut: "query_vport_state_out", 0x10 {
         bits admin_state, set_admin_state: u8 @ 0x0c [7:4];
         bits state, set_state: u8 @ 0x0c [3:0];
     }
-}
 
-command!(QueryVportStateIn => QueryVportStateOut, QueryVportState);
-
-layout! {
-    /// Input of QUERY_NIC_VPORT_CONTEXT.
-    pub struct QueryNicVportContextIn: "query_nic_vport_context_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryNicVportContextIn of QueryNicVportContext: "query_nic_vport_context_in", 0x10 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits allowed_list_type, set_allowed_list_type: u8 @ 0x0c [26:24];
     }
-}
-
-layout! {
-    /// Output of QUERY_NIC_VPORT_CONTEXT.
-    pub struct QueryNicVportContextOut: "query_nic_vport_context_out", 0x110 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryNicVportContextOut: "query_nic_vport_context_out", 0x110 {
         part nic_vport_context, nic_vport_context_mut: NicVportContext @ 0x10;
     }
-}
 
-command!(QueryNicVportContextIn => QueryNicVportContextOut, QueryNicVportContext);
-
-layout! {
-    /// Input of MODIFY_NIC_VPORT_CONTEXT.
-    pub struct ModifyNicVportContextIn: "modify_nic_vport_context_in", 0x200 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyNicVportContextIn of ModifyNicVportContext: "modify_nic_vport_context_in", 0x200 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         part field_select, field_select_mut: ModifyNicVportFieldSelect @ 0x0c;
         part nic_vport_context, nic_vport_context_mut: NicVportContext @ 0x100;
     }
-}
 
-command!(ModifyNicVportContextIn => EmptyOut, ModifyNicVportContext);
-
-layout! {
-    /// Input of QUERY_HCA_VPORT_CONTEXT.
-    pub struct QueryHcaVportContextIn: "query_hca_vport_context_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryHcaVportContextIn of QueryHcaVportContext: "query_hca_vport_context_in", 0x10 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits port_num, set_port_num: u8 @ 0x08 [19:16];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_HCA_VPORT_CONTEXT.
-    pub struct QueryHcaVportContextOut: "query_hca_vport_context_out", 0x210 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryHcaVportContextOut: "query_hca_vport_context_out", 0x210 {
         part hca_vport_context, hca_vport_context_mut: HcaVportContext @ 0x10;
     }
-}
 
-command!(QueryHcaVportContextIn => QueryHcaVportContextOut, QueryHcaVportContext);
-
-layout! {
-    /// Input of MODIFY_HCA_VPORT_CONTEXT.
-    pub struct ModifyHcaVportContextIn: "modify_hca_vport_context_in", 0x210 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input ModifyHcaVportContextIn of ModifyHcaVportContext: "modify_hca_vport_context_in", 0x210 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits port_num, set_port_num: u8 @ 0x08 [19:16];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         part hca_vport_context, hca_vport_context_mut: HcaVportContext @ 0x10;
     }
 }
-
-command!(ModifyHcaVportContextIn => EmptyOut, ModifyHcaVportContext);
 
 layout! {
     /// Packets and octets in one direction.
@@ -239,23 +161,14 @@ layout! {
     }
 }
 
-layout! {
-    /// Input of QUERY_VPORT_COUNTER.
-    pub struct QueryVportCounterIn: "query_vport_counter_in", 0x20 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+commands! {
+    input QueryVportCounterIn of QueryVportCounter: "query_vport_counter_in", 0x20 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits port_num, set_port_num: u8 @ 0x08 [19:16];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         flag clear, set_clear @ 0x18 [31];
     }
-}
-
-layout! {
-    /// Output of QUERY_VPORT_COUNTER.
-    pub struct QueryVportCounterOut: "query_vport_counter_out", 0x210 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryVportCounterOut: "query_vport_counter_out", 0x210 {
         part received_errors, received_errors_mut: TrafficCounter @ 0x10;
         part transmit_errors, transmit_errors_mut: TrafficCounter @ 0x20;
         part received_ib_unicast, received_ib_unicast_mut: TrafficCounter @ 0x30;
@@ -269,56 +182,28 @@ layout! {
         part received_eth_multicast, received_eth_multicast_mut: TrafficCounter @ 0xb0;
         part transmitted_eth_multicast, transmitted_eth_multicast_mut: TrafficCounter @ 0xc0;
     }
-}
 
-command!(QueryVportCounterIn => QueryVportCounterOut, QueryVportCounter);
-
-layout! {
-    /// Input of QUERY_HCA_VPORT_GID.
-    pub struct QueryHcaVportGidIn: "query_hca_vport_gid_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryHcaVportGidIn of QueryHcaVportGid: "query_hca_vport_gid_in", 0x10 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits port_num, set_port_num: u8 @ 0x08 [19:16];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits gid_index, set_gid_index: u16 @ 0x0c [15:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_HCA_VPORT_GID.
-    pub struct QueryHcaVportGidOut: "query_hca_vport_gid_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryHcaVportGidOut: "query_hca_vport_gid_out", 0x10 {
         bits gids_num, set_gids_num: u16 @ 0x0c [31:16];
         tail gid: 8 @ 0x10;
     }
-}
 
-command!(QueryHcaVportGidIn => QueryHcaVportGidOut, QueryHcaVportGid);
-
-layout! {
-    /// Input of QUERY_HCA_VPORT_PKEY.
-    pub struct QueryHcaVportPkeyIn: "query_hca_vport_pkey_in", 0x10 {
-        bits opcode, set_opcode: u16 @ 0x00 [31:16];
-        bits op_mod, set_op_mod: u16 @ 0x04 [15:0];
+    input QueryHcaVportPkeyIn of QueryHcaVportPkey: "query_hca_vport_pkey_in", 0x10 {
         flag other_vport, set_other_vport @ 0x08 [31];
         bits port_num, set_port_num: u8 @ 0x08 [19:16];
         bits vport_number, set_vport_number: u16 @ 0x08 [15:0];
         bits pkey_index, set_pkey_index: u16 @ 0x0c [15:0];
     }
-}
-
-layout! {
-    /// Output of QUERY_HCA_VPORT_PKEY.
-    pub struct QueryHcaVportPkeyOut: "query_hca_vport_pkey_out", 0x10 {
-        bits status, set_status: u8 @ 0x00 [31:24];
-        bits syndrome, set_syndrome: u32 @ 0x04 [31:0];
+    output QueryHcaVportPkeyOut: "query_hca_vport_pkey_out", 0x10 {
         tail pkey: 32 @ 0x10;
     }
 }
-
-command!(QueryHcaVportPkeyIn => QueryHcaVportPkeyOut, QueryHcaVportPkey);
 
 impl NicVportContext {
     /// The port's own MAC address: the lower 6 bytes of `permanent_address`.
