@@ -2,6 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
+/// The folder with the headers of the rigs' programs in C, for the compiler.
+pub(crate) const C_HEADERS: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/src/c");
+
 /// Runs a program to its end. What it printed; its errors are on this program's standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let done = run(command.stderr(Stdio::inherit()))?;

@@ -2,11 +2,10 @@
  * Posts and polls through libibverbs' inline functions, in functions of its own whose instructions are counted. What the queues
  * are is said behind this file: queue pairs of a device, or of rdma-core's provider in plain memory.
  */
+#include "check.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <infiniband/verbs.h>
 
@@ -14,16 +13,6 @@
 #define ROUNDS 4
 #define BATCH 16
 #define SIZE 32
-
-#ifndef CHECK
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "line %d: %s failed\n", __LINE__, #condition);                                 \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
-#endif
 
 #define COUNTED __attribute__((noipa)) static int
 

@@ -4,21 +4,12 @@
  * The first rounds leave what the process keeps until it ends: the device, which stays up, and a few descriptors of
  * channels that were destroyed, in case another thread still reads them.
  */
+#include "check.h"
+
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
-
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "line %d: %s failed\n", __LINE__, #condition);                                 \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 #define FIRST_ROUNDS 10
 

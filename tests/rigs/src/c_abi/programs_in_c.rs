@@ -1,7 +1,7 @@
 //! Programs of the rig's own, for what no program of Debian's does.
 
 use super::packages::Packages;
-use crate::process::quiet_output;
+use crate::process::{C_HEADERS, quiet_output};
 use bareverbs_bundle::Bundle;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub(super) fn compile(
             Command::new("cc")
                 .args(["-O1", "-Wall", "-Werror", "-o"])
                 .arg(into.join(name))
+                .arg(C_HEADERS)
                 .arg("-I")
                 .arg(include)
                 .arg(&source)

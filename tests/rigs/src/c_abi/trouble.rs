@@ -4,7 +4,7 @@
 use super::run::{Place, free_port};
 use super::scenario::{Ready, Scenario, Side};
 use crate::outcome::Outcome;
-use crate::process::quiet_output;
+use crate::process::{C_HEADERS, quiet_output};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -263,6 +263,7 @@ pub(super) fn compile(place: &Place<'_>, name: &str, source: &str) -> Result<Pat
         Command::new("cc")
             .args(["-O2", "-Wall", "-Werror", "-o"])
             .arg(&program)
+            .arg(C_HEADERS)
             .arg("-I")
             .arg(&place.packages.include)
             .arg(&file)

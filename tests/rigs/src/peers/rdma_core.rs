@@ -16,7 +16,7 @@ const SUITE: &str = "trixie";
 
 /// Headers of our programs.
 const HEADERS: [(&str, &str); 2] = [
-    ("check.h", include_str!("check.h")),
+    ("check.h", include_str!("../c/check.h")),
     ("plain.h", include_str!("plain.h")),
 ];
 const PLAIN: &str = include_str!("plain.c");

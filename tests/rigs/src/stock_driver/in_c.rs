@@ -1,6 +1,6 @@
 //! Programs of the rigs in C, which run in the guests: built against headers and libraries of Debian's packages.
 
-use crate::process::output;
+use crate::process::{C_HEADERS, output};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,9 +26,17 @@ impl InC {
         let source = path.with_extension("c");
         fs::write(&source, self.text).map_err(|error| format!("{}: {error}", source.display()))?;
         let mut cc = Command::new("cc");
-        cc.args(["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-s"])
-            .arg("-isystem")
-            .arg(tree.join("usr/include"));
+        cc.args([
+            "-std=gnu17",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-s",
+            C_HEADERS,
+        ])
+        .arg("-isystem")
+        .arg(tree.join("usr/include"));
         if let Some(others) = others {
             cc.arg("-idirafter").arg(others);
         }

@@ -1,18 +1,6 @@
 /* Objects of two contexts of one device do not go together, and static rates of paths. */
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <infiniband/verbs.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
+#include "device.h"
 
 #define REFUSED(call)                                                                                        \
 	do {                                                                                                 \
@@ -28,13 +16,9 @@ struct objects {
 	struct ibv_srq *srq;
 };
 
-static struct objects open_first(void)
+static struct objects open_objects(void)
 {
-	struct objects made;
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	CHECK(list && list[0]);
-	CHECK((made.context = ibv_open_device(list[0])));
-	ibv_free_device_list(list);
+	struct objects made = { .context = open_first() };
 	CHECK((made.pd = ibv_alloc_pd(made.context)));
 	CHECK((made.cq = ibv_create_cq(made.context, 16, NULL, NULL, 0)));
 	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
@@ -141,7 +125,7 @@ static int with_rate(struct objects *here, uint8_t rate)
 
 int main(void)
 {
-	struct objects here = open_first(), there = open_first();
+	struct objects here = open_objects(), there = open_objects();
 	contexts(&here, &there);
 	/* Up to Linux's IB_RATE_1600_GBPS, and beyond. */
 	for (int rate = 0; rate <= 255; rate++)

@@ -2,23 +2,13 @@
  * The ids have none: its number is in rdma_conn_param, what takes it to a state comes from rdma_init_qp_attr, and the
  * client confirms the response with rdma_establish. Messages go both ways, and bytes into the server's memory. */
 
+#include "check.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 enum { MESSAGES = 8, ROOM = 512, WAIT = 5000 };
 

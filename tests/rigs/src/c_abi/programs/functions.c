@@ -1,22 +1,11 @@
 /* Functions of libibverbs that none of the other programs calls, with an RDMA WRITE from the device to itself. */
 
-#include <errno.h>
+#include "device.h"
+
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 /* Not in the headers' public part. */
 int ibv_dontfork_range(void *base, size_t size);
@@ -25,16 +14,6 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 				uint8_t eth_mac[6], uint16_t *vid);
 
 static char memory[3][4096] __attribute__((aligned(4096)));
-
-static struct ibv_context *open_first(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	CHECK(list && list[0]);
-	struct ibv_context *context = ibv_open_device(list[0]);
-	CHECK(context);
-	ibv_free_device_list(list);
-	return context;
-}
 
 /* Connects a queue pair to itself. */
 static struct ibv_qp *loopback(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)

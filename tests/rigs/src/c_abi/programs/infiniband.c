@@ -2,11 +2,9 @@
  * first one is made step by step, with all that has to be refused on the way, the second one as an endpoint, the third one
  * is an rsocket. */
 
+#include "check.h"
+
 #include <endian.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <infiniband/ib.h>
 #include <infiniband/sa.h>
@@ -14,13 +12,6 @@
 #include <rdma/rdma_verbs.h>
 #include <rdma/rsocket.h>
 
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 #define REFUSED(call, error)                                                                                 \
 	do {                                                                                                 \
 		errno = 0;                                                                                   \

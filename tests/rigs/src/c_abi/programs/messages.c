@@ -3,23 +3,13 @@
  * the program is tried on. */
 
 #define _GNU_SOURCE
+#include "check.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 enum { MESSAGES = 4, ROOM = 64 };
 static const double SHORT = 0.3, PATIENCE = 10;

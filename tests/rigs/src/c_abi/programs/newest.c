@@ -4,14 +4,12 @@
  */
 
 #define _GNU_SOURCE
-#include <errno.h>
+#include "check.h"
+
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -20,13 +18,6 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
 
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 #define FAILS(what, with)                                                                                    \
 	do {                                                                                                 \
 		errno = 0;                                                                                   \

@@ -1,21 +1,10 @@
 /* Receive queues by themselves, tables of them, hashes, marks and counters of rules, and what is refused of these. Two contexts
    of one device send each other frames to a group, which come round inside the port. */
 
-#include <errno.h>
+#include "device.h"
+
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <infiniband/verbs.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 /* A call that returns a pointer, and is refused with this errno. */
 #define REFUSED(what, why) CHECK((errno = 0, !(what)) && errno == (why))
 
@@ -40,16 +29,6 @@ struct side {
 
 /* The receiver's. */
 static struct ibv_wq *queues[QUEUES];
-
-static struct ibv_context *open_first(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	CHECK(list && list[0]);
-	struct ibv_context *context = ibv_open_device(list[0]);
-	CHECK(context);
-	ibv_free_device_list(list);
-	return context;
-}
 
 static void open_side(struct side *side)
 {

@@ -2,22 +2,12 @@
  * `port_space_ib client rc|uc|ud ADDRESS PORT`. The client first asks with the other types, which are refused; then
  * messages go both ways, and over connections bytes into the server's memory. */
 
-#include <errno.h>
+#include "check.h"
+
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 enum { MESSAGES = 8, ROOM = 512, GRH = 40 };
 

@@ -1,20 +1,10 @@
 /* A server that refuses a connection and says why, and the client that hears it: `reject server` and `reject client`. */
 
-#include <errno.h>
+#include "check.h"
+
 #include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <rdma/rdma_cma.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 static const char QUESTION[] = "may I?", ANSWER[] = "no, thanks";
 /* `IB_CM_REJ_CONSUMER_DEFINED` of the InfiniBand specification. */

@@ -6,24 +6,14 @@
 /* As distributions build programs: realpath becomes __realpath_chk where the room is known. */
 #define _FORTIFY_SOURCE 2
 
-#include <errno.h>
+#include "check.h"
+
 #include <libgen.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, unsigned *type);
 

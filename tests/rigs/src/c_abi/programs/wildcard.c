@@ -1,20 +1,10 @@
 /* A server on all addresses of two devices, and two clients, each on one device with the server on the other: in one process. */
 
-#include <errno.h>
+#include "check.h"
+
 #include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <rdma/rdma_cma.h>
-
-#define CHECK(what)                                                                                          \
-	do {                                                                                                 \
-		if (!(what)) {                                                                               \
-			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 
 static struct rdma_event_channel *channel;
 

@@ -5,28 +5,18 @@
  *   dc client ADDRESS PORT
  */
 #define _GNU_SOURCE
+#include "check.h"
+
 #include <endian.h>
-#include <errno.h>
 #include <infiniband/mlx5dv.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LEN 20000
 #define ROOM 4096
 #define MESSAGES 4
 #define KEY 0x0123456789abcdefULL
-
-#define CHECK(what)                                                                                                            \
-	do {                                                                                                                   \
-		if (!(what)) {                                                                                                 \
-			fprintf(stderr, "FAIL line %d: %s: %s\n", __LINE__, #what, strerror(errno));                           \
-			exit(1);                                                                                               \
-		}                                                                                                              \
-	} while (0)
 
 static const int messages[MESSAGES] = { 1, 64, 1000, 4096 };
 

@@ -7,8 +7,9 @@
  *   flows pass FROM TO VIA COUNT LANES SEED  frames to the forwarder's address VIA
  */
 #define _GNU_SOURCE
+#include "check.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
@@ -16,9 +17,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,14 +27,6 @@
 #define WINDOW 32
 /* Entries of the forwarder's table for each of its queues. */
 #define ENTRIES 16
-
-#define CHECK(what)                                                                                                            \
-	do {                                                                                                                   \
-		if (!(what)) {                                                                                                 \
-			fprintf(stderr, "FAIL line %d: %s: %s\n", __LINE__, #what, strerror(errno));                           \
-			exit(1);                                                                                               \
-		}                                                                                                              \
-	} while (0)
 
 /* The key of Microsoft's verification suite, which is the forwarder's. */
 static const uint8_t public_key[40] = {

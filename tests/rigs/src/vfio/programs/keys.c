@@ -12,26 +12,16 @@
  * Functions of mlx5dv are looked up when they are called, as not every libmlx5 has them.
  */
 #define _GNU_SOURCE
+#include "check.h"
+
 #include <dlfcn.h>
-#include <errno.h>
 #include <infiniband/mlx5dv.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PIECE 8000
 #define SIZE (2 * PIECE)
 #define AT 100
-
-#define CHECK(what)                                                                                                            \
-	do {                                                                                                                   \
-		if (!(what)) {                                                                                                 \
-			fprintf(stderr, "FAIL line %d: %s: %s\n", __LINE__, #what, strerror(errno));                           \
-			exit(1);                                                                                               \
-		}                                                                                                              \
-	} while (0)
 
 struct advert {
 	uint64_t address;

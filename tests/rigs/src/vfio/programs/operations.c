@@ -5,27 +5,17 @@
  *   operations server ADDRESS PORT
  *   operations client ADDRESS PORT
  */
+#include "check.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SIZE 5000
 #define INLINE 100
 #define IMMEDIATE 0x89abcdef
 #define START 0xfffffffffffffff0ull
-
-#define CHECK(what)                                                                                                            \
-	do {                                                                                                                   \
-		if (!(what)) {                                                                                                 \
-			fprintf(stderr, "FAIL line %d: %s: %s\n", __LINE__, #what, strerror(errno));                           \
-			exit(1);                                                                                               \
-		}                                                                                                              \
-	} while (0)
 
 struct advert {
 	uint64_t address, word;
