@@ -30,7 +30,7 @@ use bareverbs_node::vfio::PciAddress;
 use bareverbs_node::{DevicePlatform, ManagerStorage};
 use bpaf::Bpaf;
 
-/// What `ucmatose` has by default.
+/// The port that `ucmatose` has by default.
 const PORT: u16 = 7471;
 const MESSAGES: u64 = 10;
 const LEN: usize = 100;

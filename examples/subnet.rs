@@ -1,4 +1,4 @@
-//! What subnet administration knows: the program offers a service and subscribes to GIDs and groups, shows the paths, nodes,
+//! Queries subnet administration: the program offers a service and subscribes to GIDs and groups, shows the paths, nodes,
 //! services and subscriptions that there are, and then what is reported.
 //!
 //! ```text

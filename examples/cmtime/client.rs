@@ -13,12 +13,12 @@ use crate::{Result, completions, queues};
 use bareverbs_node::Cm;
 use bareverbs_node::Unreached;
 
-/// How long nothing at all may happen.
+/// The longest time in which nothing at all happens.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Calls between two looks at what came of them: every look costs a little, and being late costs the other end.
 const LOOK: usize = 8;
 
-/// What is to be done.
+/// The work of a client.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Client<'c, 's, 'd, P: Platform> {
     /// The context of an id is its place here.
     connections: Vec<Connection>,
     in_step: Option<&'c mut InStep>,
-    /// What is being waited for, and by how many.
+    /// The step that is waited for, and the number of connections that wait.
     step: Step,
     waiting: usize,
     times: Times,

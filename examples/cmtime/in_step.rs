@@ -19,20 +19,20 @@ use crate::Result;
 use bareverbs_examples::program::seed;
 use bareverbs_node::{Cm, Host, PortResolver};
 
-/// How long the other end may be silent. It says nothing while all its connections are made.
+/// The longest silence of the other end. It says nothing while all its connections are made.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How long the end of the TCP connection is waited for.
+/// The time to wait for the end of the TCP connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A frame without VLAN tag.
 const FRAME: usize = 1514;
 /// Frames that wait until the stack looks at them, and the size of each.
 const FRAMES: (usize, usize) = (64, 1536);
 
-/// What the stack beside the connection manager needs.
+/// The error of ports without IP addresses, which the stack beside the connection manager needs.
 const IP: &str = "--in-step: TCP beside RDMA needs IP addresses";
 const DOWN: &str = "the port is not in the group of all interfaces";
 
-/// How far a round is, as rdma-core's program numbers its steps.
+/// The progress of a round, as rdma-core's program numbers its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Begin = 0,
@@ -40,7 +40,7 @@ pub(crate) enum Stage {
     Disconnected = 14,
 }
 
-/// How many connections each round has: one to get warm, then as many as asked for, and as many that are to be without queue
+/// The connections of each round: one to get warm, then as many as asked for, and as many that are to be without queue
 /// pairs on the side of rdma-core's.
 pub(crate) const fn rounds(connections: usize) -> [usize; 3] {
     [1, connections, connections]

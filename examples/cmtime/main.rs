@@ -1,4 +1,4 @@
-//! How long each step of many connections takes, as rdma-core's `cmtime` measures it: every step is begun for all
+//! Measures the steps of many connections, as rdma-core's `cmtime` does: every step is begun for all
 //! connections and then waited for, so that what can go on at once does. With the built-in model (the default) both
 //! ends run here.
 //!
@@ -182,7 +182,7 @@ impl Program for Options {
 }
 
 impl Options {
-    /// How many connections each round has.
+    /// The number of connections of each round.
     fn rounds(&self) -> Vec<usize> {
         let connections = self.connections.into();
         match self.in_step {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_examples::times;
 
-/// What is done with a connection, in this order.
+/// The steps of a connection, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     CreateId,
@@ -30,7 +30,7 @@ impl Step {
         Self::Destroy,
     ];
 
-    /// What it takes to get a connection: rdma-core's "full connect".
+    /// The steps that establish a connection: rdma-core's "full connect".
     const UNTIL_ESTABLISHED: [Self; 6] = [
         Self::CreateId,
         Self::Bind,
@@ -93,7 +93,7 @@ impl Times {
         self.all[step as usize].ended = now;
     }
 
-    /// What the step took for one connection.
+    /// Records the time of a step for one connection.
     pub(crate) fn record(&mut self, step: Step, took: Duration) {
         self.each[step as usize].record(took, 1);
     }
@@ -113,7 +113,7 @@ impl Times {
         [0.5, 0.99].map(|share| self.each[step as usize].at(share))
     }
 
-    /// What the table does not have.
+    /// Logs the times that the table does not have.
     pub(crate) fn log(&self) {
         for step in Step::ALL {
             let [p50, p99] = self.percentiles(step);
@@ -121,7 +121,7 @@ impl Times {
         }
     }
 
-    /// How long a step took for all connections, and for the slowest and the fastest of them.
+    /// The time of a step for all connections, and for the slowest and the fastest of them.
     pub(crate) fn step(&self, step: Step) -> [Duration; 3] {
         let each = &self.each[step as usize];
         [self.all[step as usize].length(), each.at(1.0), each.at(0.0)]

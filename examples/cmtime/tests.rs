@@ -310,7 +310,7 @@ fn the_table_is_that_of_rdma_core() {
     );
 }
 
-/// What was printed when each connection's times were kept, and what is printed now.
+/// The table that was printed when each connection's times were kept equals the one that is printed now.
 #[test]
 fn ten_thousand_connections_are_summed_up_to_three_digits() {
     let mut times = Times::new(10_000);

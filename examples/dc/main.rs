@@ -31,9 +31,9 @@ const INSIDE: usize = 64;
 const ROOM: usize = 4096;
 /// Bytes of a [`Word`].
 const WORD: usize = 24;
-/// What the packets of both ends are at most: what fits the frames of 1500 bytes that networks carry by default.
+/// The largest packet of both ends: it fits the frames of 1500 bytes that networks carry by default.
 const MTU: Mtu = Mtu::B1024;
-/// How long one step of the other end may take.
+/// The longest time that one step of the other end takes.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// RDMA WRITE, RDMA READ and SEND over dynamic connections, both ways, every byte verified.
@@ -127,7 +127,7 @@ impl Program for Options {
     }
 }
 
-/// What the ends say to each other over their connection: a target, and memory that it reaches. All zeros: what was announced
+/// The message of the ends over their connection: a target, and memory that it reaches. All zeros: what was announced
 /// is done.
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
@@ -198,7 +198,7 @@ struct End<'d> {
     came: Cq<'d, DevicePlatform>,
     /// Behind the target, which uses it.
     _srq: Srq<'d, DevicePlatform>,
-    /// What the other end reaches.
+    /// The memory that the other end reaches.
     open: Region<'d>,
     /// The messages.
     inbox: Region<'d>,

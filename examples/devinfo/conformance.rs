@@ -20,7 +20,7 @@ pub(crate) fn run(print: Print<'_>, judge: impl Fn(u16) -> Result<Report>) -> Re
     Ok(())
 }
 
-/// What the test says of a platform.
+/// Runs the test on a platform, and reports its result.
 pub(crate) fn judge<P: Platform>(platform: &P) -> Result<Report> {
     with_page_chunks(|mut chunks| {
         let mut slot = DeviceSlot::new();

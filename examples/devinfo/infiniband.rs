@@ -1,4 +1,4 @@
-//! What a subnet manager has set of an InfiniBand port, and what the port has counted.
+//! The settings of an InfiniBand port that a subnet manager has made, and the port's counters.
 
 use bareverbs::verbs::firmware_cmds::register::PortCounterGroup;
 use bareverbs::verbs::{Counters, Device, Gid, Platform, PortAttr};

@@ -1,4 +1,4 @@
-//! What a device can do, as text and as JSON.
+//! The report on a device, as text and as JSON.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use bareverbs::verbs::{
 use super::{Result, infiniband, settings, with_page_chunks};
 use bareverbs_node::wait_for_link;
 
-/// How long a link may take to come up before it is shown as it is.
+/// The time for a link to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
 
-/// What is shown: names and values in order, those of the port from some place on.
+/// The report: names and values in order, those of the port from some place on.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<(String, Value)>,
@@ -123,7 +123,7 @@ fn report<P: Platform>(
     Ok(report)
 }
 
-/// What `ibv_query_device` reports, from the capabilities.
+/// The attributes of `ibv_query_device`, from the capabilities.
 fn limits(report: &mut Report, capabilities: &Capabilities) {
     let hca = &capabilities.hca;
     let power = |log: u8| 1u64.checked_shl(log.into()).unwrap_or(u64::MAX);

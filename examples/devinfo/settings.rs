@@ -1,4 +1,4 @@
-//! What is set of the port, what its module says of itself, and what sensors measure: as far as the device offers it.
+//! The settings of the port, the data of its module, and the readings of sensors: as far as the device offers them.
 
 use bareverbs::verbs::firmware_cmds::congestion::CongestionPoint;
 use bareverbs::verbs::{Device, LinkLayer, Platform, RegisterError, Temperature};
@@ -17,7 +17,7 @@ pub(crate) fn offered<T>(
     }
 }
 
-/// What the device's own sensors measure.
+/// The readings of the device's own sensors.
 pub(crate) fn temperatures<P: Platform>(device: &Device<'_, P>) -> Result<Vec<Temperature>> {
     let Some(sensors) = offered(device.query_sensors())? else {
         return Ok(Vec::new());

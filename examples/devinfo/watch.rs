@@ -1,4 +1,4 @@
-//! What the port counts, and how fast: as text, or a line of JSON each time.
+//! The port's counters and their rates: as text, or a line of JSON each time.
 
 use std::fmt::Write;
 use std::num::NonZeroU32;
@@ -13,12 +13,12 @@ use super::Result;
 /// Longest sleep at a time.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How often to look, and what to print.
+/// The interval, and the form of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watch {
     /// Between two looks.
     pub(crate) interval: Duration,
-    /// How many looks; for ever without.
+    /// The number of queries; without it, they do not end.
     pub(crate) times: Option<NonZeroU32>,
     /// Lines of JSON.
     pub(crate) json: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Watch {
 pub(crate) struct Look(Count);
 
 impl Look {
-    /// What is not zero: the value and, where there is an earlier look, how many a second since then.
+    /// The counters that are not zero: the value and, where there is an earlier one, the rate in a second since then.
     pub(crate) fn rows<'a>(
         &'a self,
         before: Option<&'a Self>,

@@ -17,7 +17,7 @@ use connectx_model::Config as Card;
 use crate::Result;
 use crate::ports::{Forwarding, Rates};
 
-/// What the generator sends each way.
+/// The frames that the generator sends each way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
     pub(crate) frames: u32,
@@ -32,12 +32,12 @@ pub(crate) struct Stream {
 
 /// Frames that are between the generator's ports at most: fewer than a single queue holds.
 const WINDOW: u32 = 200;
-/// How long no frame may come before the generator gives up.
+/// The time without a frame after which the generator gives up.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Where the number of a frame stands: behind the headers of Ethernet, IPv4 and UDP.
 const NUMBER_AT: usize = 14 + 20 + 8;
 
-/// What came out of the forwarder.
+/// The frames that came out of the forwarder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Passed {
     /// Frames that came out once, by where they went in.

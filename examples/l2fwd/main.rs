@@ -130,7 +130,7 @@ impl Options {
     }
 }
 
-/// How often rates are shown.
+/// The interval at which rates are shown.
 const PERIOD: Duration = Duration::from_secs(1);
 
 fn show(rates: &Rates) {

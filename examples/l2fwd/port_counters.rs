@@ -1,4 +1,4 @@
-//! What a port and its virtual port count, under the names that mlx5e gives these counters in `ethtool -S`.
+//! The counters of a port and its virtual port, under the names that mlx5e gives them in `ethtool -S`.
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ use crate::spread::{Counted, Spread};
 use crate::strides::StridedLane;
 use crate::{PERIOD, Result};
 
-/// How to forward.
+/// The settings of the forwarder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forwarding {
     pub(crate) lanes: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Forwarding {
     pub(crate) compress: bool,
     /// Queues receive into strides, and send many frames in a request.
     pub(crate) strides: bool,
-    /// How often the indirection tables change, if they do.
+    /// The interval at which the indirection tables change, if they do.
     pub(crate) change: Option<Duration>,
     /// The rules count their frames.
     pub(crate) count: bool,
@@ -44,7 +44,7 @@ struct Count {
     busy_ns: AtomicU64,
 }
 
-/// What lanes of striding queues did besides.
+/// The additional counts of lanes with striding queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Together {
     /// Times that frames were sent, as many as there were.
@@ -53,7 +53,7 @@ pub(crate) struct Together {
     pub(crate) unused: u64,
 }
 
-/// What a lane did since it was last looked at.
+/// The counts of a lane since the last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lane {
     /// Frames that went out, from the first port and from the second.
@@ -68,14 +68,14 @@ pub(crate) struct Lane {
     pub(crate) busy: Duration,
 }
 
-/// What all lanes did in some time.
+/// The counts of all lanes in some time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rates {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) time: Duration,
-    /// What the rules of each port have counted since the beginning, if they do.
+    /// The counts of each port's rules since the beginning, if they count.
     pub(crate) counted: [Option<Counted>; 2],
-    /// What the devices have counted, if the rules do.
+    /// The counts of the devices, if the rules count.
     pub(crate) ports: [Option<PortCounters>; 2],
 }
 
@@ -310,7 +310,7 @@ impl Forwarding {
     }
 }
 
-/// What the rules of both ports have counted.
+/// The counts of both ports' rules.
 fn counted<P: Platform>(spread: &[Spread<'_, '_, P>; 2]) -> Result<[Option<Counted>; 2]> {
     Ok([spread[0].counted()?, spread[1].counted()?])
 }
@@ -389,7 +389,7 @@ fn work(lane: &mut [impl OneWay; 2], count: &Count, stop: &AtomicBool) -> Result
     Ok(())
 }
 
-/// What lanes did since then.
+/// The counts of the lanes since then.
 fn since(counts: &[Count], before: &[Lane]) -> Vec<Lane> {
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let lanes = counts.iter().zip(before);

@@ -1,4 +1,4 @@
-//! Which frames of a port come to which queue: rules by what is hashed, an indirection table, and counters of the rules.
+//! The distribution of a port's frames over queues: rules by what is hashed, an indirection table, and counters of the rules.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use bareverbs::verbs::{
 
 use crate::Result;
 
-/// What is hashed, from the first rule on.
+/// The packets that are hashed, from the first rule on.
 const PACKETS: [HashedPackets; 6] = [
     HashedPackets::TcpIpv4,
     HashedPackets::UdpIpv4,
@@ -35,7 +35,7 @@ fn matches(packets: HashedPackets) -> FlowMatch {
     }
 }
 
-/// What a port's rules have counted, and how often its table has changed.
+/// The counts of a port's rules, and of the changes of its table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Frames by kind, as in [`PACKETS`], then the others.
@@ -134,7 +134,7 @@ impl<'d, 's, P: Platform> Spread<'d, 's, P> {
         Ok(())
     }
 
-    /// What was counted so far; `None` if nothing is.
+    /// The counts so far; `None` if the rules do not count.
     pub(crate) fn counted(&self) -> Result<Option<Counted>> {
         if self.counters.is_empty() {
             return Ok(None);

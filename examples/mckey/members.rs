@@ -14,14 +14,14 @@ use bareverbs_examples::exchange::{
 };
 use bareverbs_node::{Cm, Host, Unreached};
 
-/// How long switches may take to learn of a new member.
+/// The time for switches to learn of a new member.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// What is joined, and how.
+/// The group that is joined, and the way of joining it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
     pub(crate) address: IpAddr,
-    /// Whether the way there is asked for as that to any address.
+    /// `true` if the route to the group is resolved like that to any address.
     pub(crate) resolved: bool,
     pub(crate) port_space: PortSpace,
     pub(crate) send_only: bool,

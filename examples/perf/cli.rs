@@ -108,7 +108,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What the two ends have to prepare for.
+    /// The limits that the two ends have to prepare for.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             largest: self.sizes.iter().copied().fold(ATOMIC_SIZE, u32::max),

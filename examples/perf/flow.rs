@@ -22,7 +22,7 @@ use super::test::{Kind, Test, Verb};
 const DATA: u64 = 0;
 const GRANT: u64 = 1;
 
-/// How long an end goes on.
+/// The end of a test: after a number of messages or a time, or at the other end's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budget {
     Messages(u64),
@@ -42,7 +42,7 @@ impl Display for Budget {
 }
 
 impl Budget {
-    /// How many more messages there may be.
+    /// The number of messages that may still be posted.
     pub(crate) fn left(self, started: Instant, posted: u64) -> u64 {
         match self {
             Self::Messages(all) => all.saturating_sub(posted),
@@ -71,7 +71,7 @@ pub(crate) struct Flow {
     ending: bool,
 }
 
-/// What the completion queues had.
+/// The completions that the queues had.
 #[derive(Default)]
 struct Reaped {
     sent: u64,

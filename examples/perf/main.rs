@@ -81,7 +81,7 @@ struct Found {
 }
 
 impl Program for Options {
-    /// How many tests there were.
+    /// The number of tests.
     type Served = u64;
     type Found = Found;
 

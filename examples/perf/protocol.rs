@@ -34,7 +34,7 @@ pub(crate) struct Welcome {
     pub(crate) session: u64,
     /// Where the client may write.
     pub(crate) memory: Remote,
-    /// Whether the server's device has atomics. (In the bytes a bit says that it has none: a server that is older has not
+    /// `true` if the server's device has atomics. (In the bytes a bit says that it has none: a server that is older has not
     /// looked.)
     pub(crate) atomics: bool,
 }
@@ -138,7 +138,7 @@ impl Welcome {
 /// Bytes of a message.
 pub(crate) const MESSAGE: usize = 96;
 
-/// What one end has done in a test, for the other to wait until all of it has arrived.
+/// The work of one end in a test, for the other to wait until all of it has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     /// Messages whose completion it has seen.
@@ -151,7 +151,7 @@ pub(crate) struct Tally {
     pub(crate) peak: u64,
 }
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Make ready for a test, and take part in it.
@@ -164,7 +164,7 @@ pub(crate) enum Ask {
     Failed(String),
 }
 
-/// What a server answers.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Everything that a test takes is posted.
@@ -205,7 +205,7 @@ fn tally_of(bytes: &[u8; MESSAGE]) -> Option<Tally> {
     })
 }
 
-/// What does not fit is cut off; the end that failed prints all of it.
+/// Cuts off what does not fit; the end that failed prints all of it.
 fn failure(why: &str) -> [u8; MESSAGE] {
     let mut bytes = [0; MESSAGE];
     bytes[0] = 4;

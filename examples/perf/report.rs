@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) numbers: Numbers,
 }
 
-/// What was found: rates in MiB/s and millions of messages a second, times in microseconds.
+/// The results: rates in MiB/s and millions of messages a second, times in microseconds.
 pub(crate) enum Numbers {
     Rate {
         peak: f64,

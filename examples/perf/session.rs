@@ -26,7 +26,7 @@ const LISTEN: u32 = 16 * ROUND;
 /// Work requests for permissions to send, beside those for data.
 pub(crate) const SPARE: u32 = 8;
 
-/// What the other end may do, beside atomics where the device has them.
+/// The access rights of the other end, beside atomics where the device has them.
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ);
@@ -36,14 +36,14 @@ const NO_ATOMICS: &str = "no 8-byte atomics in the host's byte order";
 
 type Channel<'d, P> = channel::Channel<'d, P, MESSAGE>;
 
-/// Which end this is.
+/// The end of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// What the session was made for.
+/// The purpose of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Bytes of the largest message.
@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-/// What an end works with, when nothing is in the way.
+/// The queues and memory of an end, when nothing is in the way.
 pub(crate) type Data<'a, 'd, P> = Endpoint<'a, 'd, P>;
 
 /// One end.
@@ -81,11 +81,11 @@ pub(crate) struct Session<'c, 's, 'd, P: Platform, R> {
     pub(crate) limits: Limits,
     /// Where messages come.
     pub(crate) inbox: Buffer<'d, P>,
-    /// What is sent, and where READs and atomics leave their results.
+    /// The bytes to send; READs and atomics leave their results here as well.
     pub(crate) outbox: Buffer<'d, P>,
     /// The other end's inbox.
     pub(crate) remote: Remote,
-    /// Whether the server's device has atomics; this end's may have none all the same.
+    /// `true` if the server's device has atomics; this end's may have none all the same.
     server_atomics: bool,
     control: Channel<'d, P>,
     data: CmId,
@@ -229,7 +229,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         Some(format!("{}: {whose} {NO_ATOMICS}", test.name()))
     }
 
-    /// What is sent.
+    /// The bytes to send.
     pub(crate) fn outgoing(&self, size: u32) -> Result<Sge> {
         Ok(self.outbox.sge(0, size as usize).ok_or("too large")?)
     }

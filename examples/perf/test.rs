@@ -1,4 +1,4 @@
-//! What can be measured.
+//! The tests: an operation, and the quantity that is measured of it.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub(crate) enum Verb {
     CmpSwap,
 }
 
-/// What of it.
+/// The quantity that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bandwidth and message rate, with DEPTH messages in flight.
@@ -48,7 +48,7 @@ pub(crate) struct Test {
 pub(crate) const MAX_SIZE: u32 = 1 << 23;
 /// The most messages in flight.
 pub(crate) const MAX_DEPTH: u32 = 1024;
-/// What atomics work on.
+/// The bytes that atomics work on.
 pub(crate) const ATOMIC_SIZE: u32 = 8;
 
 // The other end knows them by their places in these tables.
@@ -94,7 +94,7 @@ impl Verb {
         matches!(self, Self::FetchAdd | Self::CmpSwap)
     }
 
-    /// Whether the other end answers, so that there is no need for it to send something back.
+    /// `true` if the other end answers, so that there is no need for it to send something back.
     pub(crate) fn is_answered(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
@@ -105,7 +105,7 @@ impl Test {
         format!("{}_{}", self.verb.name(), self.kind.name())
     }
 
-    /// Whether a server that prepared for messages of up to `largest` bytes, `deepest` in flight, can take part.
+    /// Checks that a server that prepared for messages of up to `largest` bytes, `deepest` in flight, can take part.
     pub(crate) fn check(&self, largest: u32, deepest: u32) -> Result<(), String> {
         let Self {
             verb, size, depth, ..

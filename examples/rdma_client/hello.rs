@@ -1,4 +1,4 @@
-//! What `rdma_client` and `rdma_server` share: the command line, and for each the other end. It is not in the examples'
+//! The common part of `rdma_client` and `rdma_server`: the command line, and for each the other end. It is not in the examples'
 //! library, where it would be compiled for all of them.
 #![expect(dead_code, reason = "each of them has one of the other ends")]
 
@@ -21,9 +21,9 @@ use bareverbs_examples::program::{self, Cards, Program, Roles, cards};
 pub(crate) const LEN: usize = 16;
 pub(crate) type Message = [u8; LEN];
 
-/// What the client says.
+/// The client's message.
 pub(crate) const HELLO: &Message = b"good morning! :)";
-/// What the server answers.
+/// The server's answer.
 pub(crate) const REPLY: &Message = b"good evening. :(";
 
 /// Sixteen bytes over an RDMA connection, and sixteen back.
@@ -55,7 +55,7 @@ pub(crate) struct Options {
 
 /// The two ends of a program. `listening` is to be called once a client may come.
 pub(crate) struct Ends {
-    /// Which is the program's, for one card or a link.
+    /// `true` if the program's own end is the server, for one card or a link.
     pub(crate) is_server: bool,
     pub(crate) server:
         fn(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> Result<Message>,

@@ -107,7 +107,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// How many connections there are.
+    /// The number of connections.
     pub(crate) fn times(&self) -> u32 {
         self.times.unwrap_or(1)
     }

@@ -18,7 +18,7 @@ fn refused(error: MrError) -> PingError {
     RdmaError::from(error).into()
 }
 
-/// What a QP for pings has to be able to do, with space for such requests.
+/// The capabilities of a QP for pings, with space for such requests.
 fn with_space<'a, 'd: 'a, P: Platform>(space: u32) -> QpInit<'a, 'd, P> {
     let mut init = End::<P>::queues();
     init.cap.max_inline_data = init.cap.max_inline_data.max(space);
@@ -271,7 +271,7 @@ pub(crate) fn device_memory<'d, P: Platform, R: Resolver>(
 #[derive(Debug)]
 pub(crate) struct OnDevice<'m, 'd, P: Platform> {
     pub(crate) memories: &'m [Dm<'d, P>; 2],
-    /// How many registrations there were.
+    /// The number of registrations.
     pub(crate) made: usize,
 }
 

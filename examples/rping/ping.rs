@@ -26,7 +26,7 @@ pub(crate) enum PingError {
     Refused(RdmaError, PrivateText),
     /// No way to this address was found, or no connection came about.
     Unreached {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
         address: Option<SockAddr>,
         error: RdmaError,
@@ -37,7 +37,7 @@ pub(crate) enum PingError {
     Disconnected(u32),
     /// The client requests more bytes than the buffer has.
     TooLong { wanted: u32, size: u32 },
-    /// What came back is not what was sent.
+    /// The bytes that came back are not those that were sent.
     Mismatch {
         ping: u32,
         at: usize,
@@ -244,7 +244,7 @@ impl<'d, P: Platform + 'd> Memory<'d, P> for Buffer<'d, P> {
 pub(crate) trait Supply<'d, P: Platform + 'd> {
     type Memory: Memory<'d, P>;
 
-    /// What the connection's QP has to be able to do.
+    /// The capabilities of the connection's QP.
     #[inline]
     fn queues<'a>(&self) -> QpInit<'a, 'd, P>
     where
@@ -293,11 +293,11 @@ pub(crate) struct Clients<'a> {
     pub(crate) reject: Option<&'a [u8]>,
     /// Bytes of a message at most.
     pub(crate) size: u32,
-    /// How long they may be silent where they have to send, and between pings.
+    /// The longest silences: where clients have to send, and between pings.
     pub(crate) silence: [Duration; 2],
 }
 
-/// How far a server is.
+/// The progress of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// Clients may come.
@@ -417,7 +417,7 @@ fn answer<'d, P: Platform + 'd, R: Resolver>(
     Ok(())
 }
 
-/// What a client did.
+/// The work that a client did.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Pinged {
     /// Pings that came back.
@@ -434,7 +434,7 @@ pub(crate) struct Pinged {
     pub(crate) commands: u64,
 }
 
-/// What a client is to do.
+/// The work of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     /// Bytes of a message.
@@ -445,7 +445,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) validate: bool,
     /// The private data of the connection request.
     pub(crate) private_data: &'a [u8],
-    /// How long the server may be silent where it has to send.
+    /// The longest silence of a server that has to send.
     pub(crate) silence: Duration,
 }
 
@@ -555,7 +555,7 @@ const PIECE: usize = 256;
 
 /// The message of a ping: a heading with its number, then characters from one that moves on with every ping, and a zero.
 pub(crate) struct Message {
-    /// Which ping, from 0.
+    /// The number of the ping, from 0.
     pub(crate) number: u32,
     heading: Heading,
     len: usize,

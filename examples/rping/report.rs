@@ -1,4 +1,4 @@
-//! What a person, or a program, gets to read.
+//! The output for people, and for programs.
 
 use std::time::Duration;
 

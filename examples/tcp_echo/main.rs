@@ -27,7 +27,7 @@ use stack::Stack;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long the client waits for anything.
+/// The longest time that the client waits for anything.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// TCP and RDMA on one port.
@@ -74,7 +74,7 @@ struct Options {
     iperf3: Option<u32>,
 }
 
-/// What went by at one end, each way.
+/// The bytes that went by at one end, each way.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Echoed {
     bytes: usize,

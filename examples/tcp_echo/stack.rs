@@ -21,7 +21,7 @@ const FRAMES: usize = 64;
 const FRAME: usize = 1518;
 /// Bytes that the socket keeps, each way.
 const WINDOW: usize = 1 << 16;
-/// How long a peer may not answer until it counts as gone, and how often one is asked that has nothing to say.
+/// The time without an answer after which a peer counts as gone, and the interval at which a silent one is asked.
 const GONE: time::Duration = time::Duration::from_secs(30);
 const KEEP_ALIVE: time::Duration = time::Duration::from_secs(10);
 /// Where the client's connections begin.
@@ -54,7 +54,7 @@ fn instant(now: Duration) -> Instant {
     Instant::from_micros(now.as_micros() as i64)
 }
 
-/// What the stack needs.
+/// The error of ports without IP addresses, which the stack needs.
 const IP: &str = "TCP beside RDMA needs IP addresses";
 
 /// smoltcp's interface on Ethernet. The inbox stays with the port, so that its memory is given away.
@@ -166,7 +166,7 @@ impl Stack {
         now + delay.map_or(latest, |delay| Duration::from(delay).min(latest))
     }
 
-    /// Whether a peer was here, and has gone.
+    /// `true` if a peer was here, and has gone.
     pub(crate) fn is_over(&mut self) -> bool {
         matches!(
             self.socket().state(),

@@ -111,7 +111,7 @@ struct Hosts {
     interfaces: [Interface; 2],
     sockets: [SocketSet<'static>; 2],
     handles: [SocketHandle; 2],
-    /// What is on the way to each.
+    /// The frames on the way to each.
     cable: [VecDeque<Vec<u8>>; 2],
     now: Instant,
 }

@@ -11,7 +11,7 @@ use bareverbs_examples::exchange::{
 };
 use bareverbs_node::{Cm, Host, Unreached};
 
-/// What is to be done.
+/// The work of the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Messages each way of each connection.

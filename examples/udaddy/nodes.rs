@@ -14,10 +14,10 @@ use bareverbs_examples::exchange::{
 };
 use bareverbs_node::{Cm, Host, Unreached};
 
-/// How long to wait before a resolver is asked again.
+/// The interval at which a resolver is asked again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// What is to be done.
+/// The work of the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Messages each way of each pair of queue pairs.

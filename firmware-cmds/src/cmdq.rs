@@ -1,4 +1,4 @@
-//! How a command reaches the device: the queue entry, and the chain of mailbox blocks behind it.
+//! The command queue: its entries, and the chain of mailbox blocks behind each.
 //!
 //! An entry holds the first 16 bytes of input and of output itself. What is longer continues in mailbox blocks of 512
 //! bytes, chained by their `next` pointers, all with the entry's token and numbered from 0. The driver fills the entry,
@@ -76,7 +76,7 @@ impl CommandQueueEntry {
             .set_output_mailbox_pointer_31_9(iova as u32 >> 9)
     }
 
-    /// What the device wrote when it gave the entry back.
+    /// The delivery status that the device wrote when it gave the entry back.
     #[must_use]
     pub const fn delivery_status(&self) -> DeliveryStatus {
         DeliveryStatus::from_number(self.status())
@@ -89,13 +89,13 @@ impl CommandQueueEntry {
         self.set_signature(signature)
     }
 
-    /// Whether the signature of an entry that was submitted is right.
+    /// `true` if the signature of an entry that was submitted is right.
     #[must_use]
     pub fn signature_is_valid(&self) -> bool {
         xor(&self.0) == 0xff
     }
 
-    /// Whether the signature of an entry that came back is right: the device computes it with the ownership bit still
+    /// `true` if the signature of an entry that came back is right: the device computes it with the ownership bit still
     /// set, and clears that last.
     #[must_use]
     pub fn answer_signature_is_valid(&self) -> bool {
@@ -158,20 +158,20 @@ impl MailboxBlock {
         self.set_signature(whole)
     }
 
-    /// Whether the signature over the control part is right.
+    /// `true` if the signature over the control part is right.
     #[must_use]
     pub fn control_signature_is_valid(&self) -> bool {
         xor(&self.0[CONTROL..=CONTROL_SIGNATURE]) == 0xff
     }
 
-    /// Whether both signatures are right.
+    /// `true` if both signatures are right.
     #[must_use]
     pub fn signatures_are_valid(&self) -> bool {
         self.control_signature_is_valid() && xor(&self.0) == 0xff
     }
 }
 
-/// How many mailbox blocks a message of this many bytes needs behind the entry.
+/// The number of mailbox blocks that a message of this many bytes needs behind the entry.
 #[must_use]
 pub const fn blocks_needed(message_len: usize) -> usize {
     message_len

@@ -28,13 +28,11 @@ layout! {
 
 impl CommandOutput for EmptyOut {}
 
-/// Defines the structures of commands in the form of [`layout`](crate::layout::layout): the input, with the variant of [`Opcode`] behind its
-/// name, and the output, unless the answer is [`EmptyOut`].
+/// Defines the structures of commands in the form of [`layout`](crate::layout::layout): the input, with the variant of
+/// [`Opcode`] behind its name, and the output, unless the answer is [`EmptyOut`]. Comments in front belong to the input.
 ///
-/// Documentation in front of the input is added to the input's.
-///
-/// The header stands in no list of fields. An input has `opcode` and `op_mod`, and after `, uid` behind its size the number of the
-/// user context that `mlx5_ifc.h` has in most commands beside the opcode; an output has `status` and `syndrome`.
+/// The header is implied. An input has `opcode` and `op_mod`, and if `, uid` stands behind its size, the number of a user
+/// context beside the opcode; an output has `status` and `syndrome`.
 macro_rules! commands {
     ($(
         $(#[$meta:meta])*

@@ -5,7 +5,7 @@ use crate::layout::{Descriptor, Layout, layout};
 use crate::numbered::numbered;
 
 numbered! {
-    /// Whose parameters QUERY_CONG_PARAMS and MODIFY_CONG_PARAMS are about, and which part QUERY_CONG_STATUS and
+    /// The end whose parameters QUERY_CONG_PARAMS and MODIFY_CONG_PARAMS are about, and that QUERY_CONG_STATUS and
     /// MODIFY_CONG_STATUS switch.
     pub enum CongestionPoint: u8, plain {
         /// The reaction point: [`CongControlRRoceEcnRp`].

@@ -19,17 +19,17 @@ use zerocopy::FromBytes;
 /// One item to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// How deep it is nested.
+    /// The depth of nesting.
     pub depth: usize,
     /// Name of the field, or of the structure that begins here.
     pub name: &'a str,
     /// Position in an array of open length.
     pub index: Option<usize>,
-    /// What it holds.
+    /// The item's content.
     pub value: Value<'a>,
 }
 
-/// What an [`Item`] holds.
+/// The content of an [`Item`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A structure; its fields follow, one deeper.
@@ -97,7 +97,7 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// What of a message is shown.
+/// The fields of a message that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
     /// The header, and fields that are not zero.
@@ -276,7 +276,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What follows the context of a flow table entry: destinations, then counters, as many as the context says.
+    /// The lists behind the context of a flow table entry: destinations, then counters, as many as the context says.
     fn entry_lists(&mut self, message: &[u8], tail: &[u8]) {
         let context = message
             .get(message.len().saturating_sub(size_of::<FlowContext>())..)
@@ -387,7 +387,7 @@ fn covered(of: &Descriptor, at: u32) -> u32 {
     mask
 }
 
-/// What a number means, where there is a word for it.
+/// The meaning of a number, where there is a word for it.
 fn meaning(of: &Descriptor, field: &Field, number: u64, bytes: &[u8]) -> Option<&'static str> {
     let byte = u8::try_from(number).ok();
     let short = u16::try_from(number).ok();

@@ -19,12 +19,12 @@ use crate::opcode::Opcode;
 use core::borrow::Borrow;
 use core::fmt;
 
-/// Which half of a command a dump shows.
+/// The half of a command that a dump shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// What the driver sent.
+    /// The bytes that the driver sent.
     Input,
-    /// What the device answered.
+    /// The bytes that the device answered.
     Output,
 }
 
@@ -93,7 +93,7 @@ pub fn log(
 /// The target under which [`log()`] logs.
 pub const LOG_TARGET: &str = "mlx5_cmd";
 
-/// Whether [`log()`] would log: a caller that must copy entry and blocks first can save itself the trouble.
+/// `true` if [`log()`] would log: a caller that must copy entry and blocks first can save itself the trouble.
 #[must_use]
 pub fn log_enabled() -> bool {
     log::log_enabled!(target: LOG_TARGET, log::Level::Trace)

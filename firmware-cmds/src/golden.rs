@@ -1,4 +1,4 @@
-//! What the tests with known bytes, beside some groups of commands, share.
+//! Helpers of the tests with known bytes, which stand beside some groups of commands.
 
 extern crate std;
 
@@ -8,7 +8,7 @@ use std::vec;
 use std::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a buffer holds before anything is written to it.
+/// The byte that fills a buffer before anything is written to it.
 const PREFILL: u8 = 0xa5;
 
 /// A buffer full of 0xa5 with bytes at some offsets: `"01040000 00000001"`, or `"3c3c3c3c*52"` for so many of one dword.

@@ -89,7 +89,7 @@ registers! {
 
 /// Bits of [`HEALTH_COUNTER`] that count.
 pub const HEALTH_COUNTER_MASK: u32 = 0x00ff_ffff;
-/// What every register reads as when the device has gone from the bus.
+/// The value of every register once the device has gone from the bus.
 pub const VANISHED: u32 = u32::MAX;
 
 /// Firmware version, from the first two dwords. Its order is the version's order.
@@ -150,7 +150,7 @@ impl CommandQueueRegister {
         self.0 & 0xffff_f000
     }
 
-    /// Who may drive the device.
+    /// The state of the function's interface, which says who may drive the device.
     #[must_use]
     pub const fn nic_interface(self) -> NicInterface {
         NicInterface::from_number((self.0 >> 8 & 7) as u8)

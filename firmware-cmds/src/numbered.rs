@@ -1,4 +1,4 @@
-//! How an enum whose variants are numbers of the device is written down.
+//! The definition of enums whose variants are numbers of the device.
 //!
 //! A number stands once, beside its variant and its text, and both directions of the conversion follow from it.
 

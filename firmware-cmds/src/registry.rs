@@ -9,7 +9,7 @@ use crate::opcode::Opcode;
 use crate::values::{CapabilityGroup, RegisterId};
 use crate::word::{Word, WordDescriptor};
 
-/// What belongs to one opcode.
+/// The opcode of a command, its input and its output.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandDescription {
     /// The opcode.

@@ -1,4 +1,4 @@
-//! What the firmware says about a command: the delivery status of the queue entry, and the status in the answer.
+//! The two statuses of a command: the delivery status of the queue entry, and the status in the answer.
 //!
 //! The two are different layers. The delivery status says whether the device could read the command at all; only when
 //! it is [`DeliveryStatus::Ok`] is there an answer, whose first byte is the [`Status`] and whose second dword is a
@@ -69,7 +69,7 @@ numbered! {
 }
 
 impl Status {
-    /// Whether the command was done.
+    /// `true` if the command was done.
     #[must_use]
     pub const fn is_ok(self) -> bool {
         matches!(self, Self::Ok)
@@ -99,7 +99,7 @@ impl Status {
         }
     }
 
-    /// What it means, in words.
+    /// Its meaning, in words.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl fmt::Display for Status {
 }
 
 numbered! {
-    /// Whether the device could take a command from its queue entry (bits 7:1 of the entry's last byte).
+    /// The delivery status: the device could take a command from its queue entry, or not (bits 7:1 of the entry's last byte).
     pub enum DeliveryStatus: u8, code {
         /// Taken and answered; the answer has its own [`Status`].
         Ok = 0x00, "OK";
@@ -174,13 +174,13 @@ numbered! {
 }
 
 impl DeliveryStatus {
-    /// Whether there is an answer to look at.
+    /// `true` if there is an answer to look at.
     #[must_use]
     pub const fn is_ok(self) -> bool {
         matches!(self, Self::Ok)
     }
 
-    /// What it means, in words.
+    /// Its meaning, in words.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! How the words of the data path are written down: integers of 8, 32 or 64 bits that the device reads or writes
+//! The definition of the data path's words: integers of 8, 32 or 64 bits that the device reads or writes
 //! big-endian, with the fields in them as `bitfield` accessors, which compile to shifts and masks.
 //!
 //! The same lines make the accessors that driver and model run and a [`WordDescriptor`] for rung 0: every field is
@@ -11,7 +11,7 @@ pub trait Word: Copy {
 
     /// Byte in the structure at which it starts.
     const OFFSET: usize;
-    /// What rung 0 compares.
+    /// The description that rung 0 compares.
     const DESCRIPTOR: &'static WordDescriptor;
 
     /// From the integer as it lies in memory.

@@ -99,7 +99,7 @@ fn is_reserved(name: &str) -> bool {
     name.starts_with("reserved")
 }
 
-/// What is wrong with a field, if anything.
+/// The fault of a field, if it has one.
 fn fault(rows: &[Row], field: &Field) -> Option<String> {
     let candidates: Vec<&Row> = rows.iter().filter(|row| named(row, field.name)).collect();
     if candidates.is_empty() {

@@ -121,7 +121,7 @@ fn fields() -> impl Iterator<Item = (&'static WordDescriptor, &'static WordField
         .flat_map(|word| word.fields.iter().map(move |field| (*word, field)))
 }
 
-/// What a vendor's function made of fields' values.
+/// The fields' values that were given to a vendor's function, and the bytes that it made of them.
 struct Vector {
     /// A structure, or a word that is in none.
     of: &'static str,
@@ -180,14 +180,14 @@ impl Vector {
     }
 }
 
-/// Whether a field is named as a member, which it has to be then, rather than a part of one. Members of nested unions have
+/// `true` if a field is named as a member, which it has to be then, rather than a part of one. Members of nested unions have
 /// their path in front.
 fn is_whole(field: &WordField) -> bool {
     field.member.rsplit('.').next() == Some(field.name)
         || field.member.replace('.', "_") == field.name
 }
 
-/// What is wrong with a field's place, as the tables have it.
+/// The fault of a field's place, as the tables have it.
 fn fault(
     table: &HashMap<&str, Vec<Row>>,
     vectors: &[Vector],

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use bareverbs_cm::rdma::{PortSpace, SockAddr, SockaddrIb};
 use bareverbs_core::Gid;
 
-/// What a node is reached by.
+/// The address of a node: an IP address, or the GID of an InfiniBand port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeAddress {
     /// An IP address, which the node claims. On InfiniBand it is one of IP over InfiniBand, in the partition of
@@ -72,14 +72,14 @@ impl Host {
         }
     }
 
-    /// Whether it is the GID of the port that it is used on, whatever that is.
+    /// `true` if it stands for the GID of the port that it is used on.
     #[must_use]
     pub fn is_own_gid(self) -> bool {
         self == Self::Gid(Gid::ZERO)
     }
 }
 
-/// What stands in front of a GID.
+/// The prefix of a GID.
 const GID: &str = "gid";
 
 impl FromStr for Host {

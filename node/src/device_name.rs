@@ -1,4 +1,4 @@
-//! Which device, in words.
+//! The names of devices: `model`, or the PCI address of a card.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ impl DeviceName {
 /// Not the name of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceNameError {
-    /// What was given.
+    /// The name that was given.
     pub name: String,
     /// Why it is not a PCI address, if it should be one.
     pub address: Option<ParsePciAddressError>,

@@ -48,9 +48,9 @@ pub enum Error {
     BringUp(OpenError),
     /// The port's link did not come up.
     Port {
-        /// What the port was at last.
+        /// The port's last state.
         state: PortState,
-        /// What the port says about its link.
+        /// The port's report on its link.
         link: LinkStatus,
     },
     /// The port is an InfiniBand port, and was to have what Ethernet ports have.
@@ -71,7 +71,7 @@ pub enum Error {
     AddressInUse(IpAddr),
     /// A step on the way from the device to the connection manager failed.
     Setup {
-        /// What was being done.
+        /// The step that failed.
         step: SetupStep,
         /// Why it failed.
         source: RdmaError,
@@ -91,7 +91,7 @@ pub enum Error {
     ServerPanicked,
 }
 
-/// What there is on Ethernet only.
+/// A setting that only Ethernet ports have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EthernetSetting {
@@ -238,7 +238,7 @@ impl From<DeviceNameError> for Error {
     }
 }
 
-/// What is done with an address on the way to a connection.
+/// The steps from an address to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectStep {
     /// Finding the host and the way to it (`rdma_resolve_addr`, `rdma_resolve_route`, `rdma_create_ep`).
@@ -262,11 +262,11 @@ impl fmt::Display for ConnectStep {
 /// Why no connection came about: which step failed, and with which address. Its `Debug` is its `Display`.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Unreached {
-    /// What was being done.
+    /// The step that failed.
     pub step: ConnectStep,
     /// The other end's address, as far as it is known.
     pub address: Option<SockAddr>,
-    /// What went wrong. [`RdmaError::Event`], if nothing but the event is known.
+    /// The error of the step. [`RdmaError::Event`], if nothing but the event is known.
     pub source: RdmaError,
 }
 

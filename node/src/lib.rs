@@ -105,5 +105,5 @@ pub use storage::{DeviceStorage, ManagerStorage};
 #[cfg(feature = "tokio")]
 pub use tasks::{DriveError, drive};
 
-/// What a short program returns: any error will do.
+/// The result of a short program: any error will do.
 pub type Result<T, E = AnyError> = std::result::Result<T, E>;

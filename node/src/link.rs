@@ -5,10 +5,10 @@ use std::time::Duration;
 use bareverbs_cm::rdma::RdmaError;
 use bareverbs_core::{Device, LinkLayer, LinkStatus, Platform, PortAttr, PortState};
 
-/// How often the port is asked, should its events be late.
+/// The time between two queries of the port, should its events be late.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whether the port can be used: it is active, and on InfiniBand the subnet manager has said where it is itself.
+/// `true` if the port can be used: it is active, and on InfiniBand the subnet manager has said where it is itself.
 pub(crate) fn is_usable(port: &PortAttr) -> bool {
     let managed = port.link_layer == LinkLayer::Ethernet || port.sm_lid != 0;
     port.state == PortState::Active && managed

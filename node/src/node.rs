@@ -25,7 +25,7 @@ use crate::platform::DevicePlatform;
 use crate::resolver::PortResolver;
 use crate::storage::{self, DeviceStorage, Host, ManagerStorage, PARTITIONS, SubnetMemory};
 
-/// How long the port may take to come up, and an address to be known to be no other host's.
+/// The longest time until the port is up, and until an address is known to be no other host's.
 const LINK: Duration = Duration::from_secs(10);
 
 /// Chunks of memory for the firmware's pages to begin with: it requires more of them for each connection.
@@ -45,7 +45,7 @@ pub type Cm<'s, 'd, P = DevicePlatform> = RdmaCm<'s, 'd, P, PortResolver<'s, 'd,
 pub type AsyncCm<'c, 's, 'd, P = DevicePlatform> =
     rdma::AsyncCm<'c, 's, 'd, P, PortResolver<'s, 'd, P>>;
 
-/// How a node works.
+/// The settings of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -135,7 +135,7 @@ impl Options {
     }
 }
 
-/// What a node's device is, for people who read it.
+/// The description of a node's device, for people.
 #[derive(Debug, Clone)]
 pub struct About {
     /// The firmware's version.
@@ -264,7 +264,7 @@ impl<P: Platform + Clone> Node<P> {
         self.address
     }
 
-    /// How it works, to be changed before it runs. Whether there are interrupts was decided when the device was opened.
+    /// The settings, to be changed before the node runs. Interrupts were chosen when the device was opened.
     pub const fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -520,7 +520,7 @@ fn add_gateway(host: &mut ip::Host<'_>, address: &Address) -> Result<(), Error> 
         .map_err(SetupStep::Gateway(gateway).failed())
 }
 
-/// What a port is, for people.
+/// The description of a port, for people.
 fn describe<P: Platform>(device: &Device<'_, P>, port: &PortAttr) -> Result<String, Error> {
     let own = match port.link_layer {
         LinkLayer::Ethernet => {
@@ -543,7 +543,7 @@ fn describe<P: Platform>(device: &Device<'_, P>, port: &PortAttr) -> Result<Stri
     ))
 }
 
-/// What ended an attempt.
+/// The end of an attempt that failed.
 enum Failure<E, W> {
     /// The device did not come up. The work is given back.
     BringUp(OpenError, W),

@@ -7,7 +7,7 @@ const MOST: usize = 16 * 1024;
 /// Firmware asks for its pages step by step, and may require more at a later one.
 const ATTEMPTS: usize = 8;
 
-/// How many chunks of at most 2 MiB the next attempt to bring a device up gets: as many as the last one lacked
+/// The number of chunks of at most 2 MiB for the next attempt to bring a device up: as many as the last one lacked
 /// ([`OpenError::page_chunks`]).
 #[derive(Debug)]
 pub struct PageChunks {
@@ -30,7 +30,7 @@ impl PageChunks {
             .collect()
     }
 
-    /// Whether another attempt makes sense after this error, with more of them. Everything that a failed attempt did was
+    /// Takes more of them for another attempt, if one makes sense after this error. Everything that a failed attempt did was
     /// undone.
     pub fn grow(&mut self, error: &OpenError) -> bool {
         match error.page_chunks() {

@@ -50,7 +50,7 @@ impl DevicePlatform {
 }
 
 impl DevicePlatform {
-    /// Which it is.
+    /// The variant.
     pub(crate) fn kind(&self) -> &Kind {
         &self.0
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for DevicePlatform {
     }
 }
 
-/// What the platform of the variant does.
+/// Calls the same function of the variant's platform.
 macro_rules! pass_on {
     ($self:ident, $platform:ident => $call:expr) => {
         match &$self.0 {

@@ -60,7 +60,7 @@ impl<'s, P: Platform> From<SubnetAdministration<'s>> for PortResolver<'s, '_, P>
     }
 }
 
-/// What the resolver of the variant does.
+/// Calls the same function of the variant's resolver.
 macro_rules! pass_on {
     ($self:ident, $resolver:ident => $call:expr) => {
         match $self {

@@ -45,7 +45,7 @@ impl DeviceStorage {
         }
     }
 
-    /// What [`Device::open`](bareverbs_core::Device::open) takes.
+    /// The storage that [`Device::open`](bareverbs_core::Device::open) takes.
     #[must_use]
     pub fn storage(&mut self) -> Storage<'_> {
         Storage::new(
@@ -90,7 +90,7 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
         }
     }
 
-    /// What [`RdmaCm::new`](rdma::RdmaCm::new) takes.
+    /// The storage that [`RdmaCm::new`](rdma::RdmaCm::new) takes.
     #[must_use]
     pub fn storage(&mut self) -> rdma::Storage<'_, 'd, P> {
         rdma::Storage {
@@ -133,7 +133,7 @@ impl SubnetMemory {
         }
     }
 
-    /// What [`SubnetAdministration::new`](rdma::SubnetAdministration::new) and
+    /// The storage that [`SubnetAdministration::new`](rdma::SubnetAdministration::new) and
     /// [`IpOverInfiniband::new`](rdma::IpOverInfiniband::new) take.
     pub(crate) fn storage(&mut self) -> (SubnetStorage<'_>, &mut [PeerSlot]) {
         let subnet = SubnetStorage {

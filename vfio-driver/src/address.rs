@@ -63,7 +63,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// What is wrong with the text of a PCI address.
+/// An error in the text of a PCI address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParsePciAddressError {

@@ -18,9 +18,9 @@ const VFIO: &str = "vfio-pci";
 /// One write to a file of sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which file.
+    /// The file's path.
     pub path: PathBuf,
-    /// What is written to it.
+    /// The text that is written to it.
     pub text: String,
 }
 
@@ -50,22 +50,22 @@ impl fmt::Display for Step {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
-    /// What the function is, or what is around it, stands in the way.
+    /// The function cannot be bound, because of its own state or that of its surroundings.
     Unsuitable(OpenError),
     /// vfio-pci is not there to bind to.
     NoVfioPci,
     /// A step failed; those before it were undone.
     Step {
-        /// Which one.
+        /// The step that failed.
         step: Step,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// Whether the earlier steps could be undone.
+        /// `true` if the earlier steps could be undone.
         undone: bool,
     },
     /// All was written, and the function has another driver than it should have; what was written was undone.
     Driver {
-        /// Which function.
+        /// The function's address.
         address: PciAddress,
         /// The driver that it should have.
         wanted: &'static str,
@@ -125,7 +125,7 @@ impl From<OpenError> for BindError {
     }
 }
 
-/// What binding a function to another driver takes: a plan, until it is [carried out](Self::carry_out).
+/// A plan that binds a function to another driver, until it is [carried out](Self::carry_out).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -145,7 +145,7 @@ pub struct Rebinding {
     driver: Option<String>,
     interfaces: Vec<String>,
     steps: Vec<Step>,
-    /// How each step is undone: as many as there are steps, in their order.
+    /// The steps that undo each step: as many lists as there are steps, in their order.
     undo: Vec<Vec<Step>>,
 }
 
@@ -254,7 +254,7 @@ impl Rebinding {
         self.undo.push(undo);
     }
 
-    /// What will be written, in order. Empty if there is nothing to do.
+    /// The files that will be written, in order. Empty if there is nothing to do.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -264,7 +264,7 @@ impl Rebinding {
         &self.interfaces
     }
 
-    /// How a user opens the function once it is bound to vfio-pci: the files of one interface, and of the other; each has to
+    /// The files that a user opens once the function is bound to vfio-pci: those of one interface, and of the other; each has to
     /// be readable and writable. Empty before that.
     pub fn device_files(&self) -> Vec<[PathBuf; 2]> {
         if !self
@@ -344,7 +344,7 @@ impl Rebinding {
 }
 
 impl fmt::Display for Rebinding {
-    /// What it will do, line by line.
+    /// Writes the plan, line by line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driver = self.driver.as_deref().unwrap_or("no driver");
         if self.steps.is_empty() {

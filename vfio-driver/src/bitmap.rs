@@ -1,4 +1,4 @@
-//! Which parts of a DMA block are in use.
+//! The parts of a DMA block that are in use.
 //!
 //! A block of 2 MiB is handed out in cache lines of 64 bytes, as most of what a device uses is small (a doorbell
 //! record, a mailbox, the ring of a modest queue pair). Pure bookkeeping; the block's memory is elsewhere.

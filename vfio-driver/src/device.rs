@@ -34,11 +34,11 @@ use crate::sysfs;
 
 const SYSFS: &str = "/sys";
 
-/// How a device is opened.
+/// The settings with which a device is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How many MSI-X vectors are wanted at most; 0 for a driver that polls, and that never sleeps.
+    /// The most MSI-X vectors that are wanted; 0 for a driver that polls, and that never sleeps.
     pub vectors: u16,
     /// Through which of VFIO's interfaces.
     pub interface: Interface,
@@ -255,7 +255,7 @@ impl VfioDevice {
         EventChannel::new(&self.interrupts, vectors, &self.removals, self.started)
     }
 
-    /// Whether the function was lost, and why. A function that simply fell off the bus is not among these.
+    /// The reason for which the function was lost. A function that simply fell off the bus has none.
     pub fn removal(&self) -> Option<Removal> {
         self.removals.look()
     }

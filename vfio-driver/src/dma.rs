@@ -37,7 +37,7 @@ pub(crate) trait Iommu {
 /// All DMA memory of one device.
 pub(crate) struct DmaMemory<I: Iommu> {
     iommu: I,
-    /// What the IOMMU maps at least, a power of two, at least 4096.
+    /// The smallest mapping of the IOMMU, a power of two, at least 4096.
     granule: u64,
     state: Mutex<State>,
 }

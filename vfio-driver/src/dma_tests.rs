@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 
 const PAGE: u64 = 4096;
 
-/// What VFIO's type 1 (version 2) does: whole pages, no overlap, and unmapping only as it was mapped.
+/// The rules of VFIO's type 1 (version 2): whole pages, no overlap, and unmapping only as it was mapped.
 #[derive(Default)]
 struct Books {
     mapped: RefCell<BTreeMap<u64, (usize, usize)>>,

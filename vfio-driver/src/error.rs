@@ -23,12 +23,12 @@ pub struct ForeignDriver {
 pub enum OpenError {
     /// There is no function at this address.
     NoSuchDevice {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
     },
     /// The function is not of Mellanox/NVIDIA networking.
     NotMellanox {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
         /// The PCI vendor ID found.
         vendor: u16,
@@ -37,19 +37,19 @@ pub enum OpenError {
     },
     /// No driver is bound to the function.
     NotBound {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
     },
     /// A driver that is not VFIO's is bound to the function.
     BoundTo {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
         /// The driver's name.
         driver: String,
     },
     /// The function is in no IOMMU group: there is no IOMMU, or it is off.
     NoIommuGroup {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
     },
     /// The group is one of VFIO's no-IOMMU mode, in which the device could write anywhere in memory.
@@ -61,17 +61,17 @@ pub enum OpenError {
     GroupNotViable {
         /// The group's number.
         group: u32,
-        /// Which functions, and whose. Empty if the kernel refused without a reason that sysfs shows.
+        /// The functions with another driver. Empty if the kernel refused without a reason that sysfs shows.
         foreign_drivers: Vec<ForeignDriver>,
     },
     /// A device file is missing: `/dev/vfio/vfio` or the group's, `/dev/iommu` or the function's.
     VfioMissing {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
     },
     /// A file of VFIO's may not be opened by this user.
     Permission {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
     },
     /// Another process uses the function or its group.
@@ -94,7 +94,7 @@ pub enum OpenError {
     InterruptsNotIsolated,
     /// The function cannot be reset, neither alone nor with its bus or slot.
     NotReset {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
         /// Why not alone.
         alone: io::Error,
@@ -103,21 +103,21 @@ pub enum OpenError {
     },
     /// The kernel's VFIO does not have the type 1 (version 2) IOMMU interface.
     Unsupported {
-        /// What vfio-ioctls said.
+        /// The error of vfio-ioctls.
         source: vfio_ioctls::VfioError,
     },
     /// A step of opening the device failed.
     Vfio {
         /// The step.
         step: &'static str,
-        /// What vfio-ioctls said.
+        /// The error of vfio-ioctls.
         source: vfio_ioctls::VfioError,
     },
     /// A step of opening the device failed in the operating system.
     Os {
         /// The step.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// BAR 0 is absent or too short to be that of an mlx5 device.
@@ -127,21 +127,21 @@ pub enum OpenError {
     },
     /// The function answers with all ones: it is gone, or in a sleep state.
     Gone {
-        /// What was asked for.
+        /// The function that was asked for.
         address: PciAddress,
     },
     /// The function did not take the command register's memory and bus master bits.
     CommandRegister {
-        /// What was read back.
+        /// The value that was read back.
         value: u16,
     },
     /// Interrupts were asked for, and the function has no MSI-X.
     NoMsix,
     /// Reading sysfs failed.
     Sysfs {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Which of VFIO's two interfaces a function is opened through.
+//! The interface of VFIO through which a function is opened: its cdev, or its group.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +14,8 @@ const VARIABLE: &str = "BAREVERBS_VFIO";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interface {
-    /// What the environment variable `BAREVERBS_VFIO` says (`cdev` or `group`); without it, cdev where the kernel has it and
-    /// this user may open its two files, or else the group.
+    /// The interface in the environment variable `BAREVERBS_VFIO` (`cdev` or `group`); without it, cdev where the kernel has
+    /// it and this user may open its two files, or else the group.
     #[default]
     Auto,
     /// The function's device file (`/dev/vfio/devices/vfioN`) and an iommufd (`/dev/iommu`): kernels with
@@ -55,7 +55,7 @@ impl FromStr for Interface {
 }
 
 impl Interface {
-    /// What was asked for, or else what the environment says.
+    /// The interface itself, unless it is `Auto`; then the one that the environment names.
     pub(crate) fn or_environment(self) -> Result<Self, ParseInterfaceError> {
         if self != Self::Auto {
             return Ok(self);
@@ -92,7 +92,7 @@ impl Interface {
     }
 }
 
-/// Whether a file is not there, or may not be opened.
+/// `true` if a file is not there, or may not be opened.
 fn is_about_files(error: &OpenError) -> bool {
     matches!(
         error,

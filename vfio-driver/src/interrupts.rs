@@ -20,7 +20,7 @@ use crate::removal::Removals;
 /// Everything that one watch can have: vectors, a wake-up, removals, a timer. With a smaller list, events that did not fit would
 /// make the next look succeed.
 const MOST_EVENTS: usize = 64 + 1 + 2 + 1;
-/// How long to sleep at a time when the process may open no more files.
+/// The time that a thread sleeps at once when the process may open no more files.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The vectors of a function.
@@ -43,12 +43,12 @@ impl Interrupts {
         })
     }
 
-    /// How many there are.
+    /// The number of vectors.
     pub(crate) fn len(&self) -> u16 {
         self.events.len() as u16
     }
 
-    /// What the interrupts are routed to.
+    /// The descriptors that the interrupts are routed to.
     pub(crate) fn events(&self) -> &[EventFd] {
         &self.events
     }
@@ -101,7 +101,7 @@ impl Interrupts {
 }
 
 thread_local! {
-    /// What this thread has waited for: few, and looked up when it is about to sleep.
+    /// The vectors that this thread has waited for: few, and searched when it is about to sleep.
     static WATCHES: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -147,7 +147,7 @@ impl Watch {
             .ctl(ControlOperation::Add, fd, EpollEvent::new(how, 0))
     }
 
-    /// Whether anything happened since the last look, which this is.
+    /// `true` if an interrupt was raised since the last call.
     pub(crate) fn look(&self) -> io::Result<bool> {
         self.sleep(0)
     }

@@ -1,4 +1,5 @@
-//! What `VFIO_IOMMU_GET_INFO` and `IOMMU_IOAS_IOVA_RANGES` answer: page sizes, usable device addresses, mappings left. Pure parsing.
+//! The answers of `VFIO_IOMMU_GET_INFO` and `IOMMU_IOAS_IOVA_RANGES`: page sizes, usable device addresses, mappings
+//! left. Pure parsing.
 
 use std::ops::RangeInclusive;
 
@@ -10,19 +11,19 @@ use vfio_bindings::bindings::vfio::{
 /// Length of `struct vfio_iommu_type1_info` without capabilities.
 pub(crate) const FIXED: usize = 24;
 
-/// What the IOMMU can do.
+/// The limits of the IOMMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IommuInfo {
     /// The smallest page that can be mapped, at least 4 KiB.
     pub(crate) granule: u64,
     /// The device addresses that may be used; empty if the kernel does not say.
     pub(crate) usable: Vec<RangeInclusive<u64>>,
-    /// How many mappings are left (`dma_entry_limit`), if the kernel says.
+    /// The number of mappings left (`dma_entry_limit`), if the kernel says it.
     pub(crate) mappings: Option<u32>,
 }
 
 impl IommuInfo {
-    /// What `IOMMU_IOAS_IOVA_RANGES` answers. The alignment is at most a page of the system, and 1 means none.
+    /// Reads the answer of `IOMMU_IOAS_IOVA_RANGES`. The alignment is at most a page of the system, and 1 means none.
     pub(crate) fn of_ioas(
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
         alignment: u64,

@@ -13,7 +13,7 @@ const MSI_WINDOW: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
 /// Nothing is placed below: firmware and device take address 0 for "none".
 const LOWEST: u64 = 0x1_0000;
 
-/// What is usable where the kernel does not say: 39 bits is the narrowest that an x86 IOMMU is built with.
+/// The usable addresses where the kernel names none: 39 bits is the narrowest that an x86 IOMMU is built with.
 const WITHOUT_REPORT: RangeInclusive<u64> = LOWEST..=(1 << 39) - 1;
 
 /// A range of device addresses that was taken and is to be given back as it is.
@@ -150,7 +150,7 @@ impl IovaSpace {
         self.add_usable(start, last);
     }
 
-    /// How many bytes are free, saturating.
+    /// The number of free bytes, saturating.
     #[cfg(test)]
     fn free_bytes(&self) -> u128 {
         self.free

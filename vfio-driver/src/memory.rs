@@ -62,7 +62,7 @@ impl Memory {
     }
 }
 
-/// What an error of the operating system means for DMA memory.
+/// The meaning of an error of the operating system for DMA memory.
 pub(crate) fn dma_error(error: io::Error) -> DmaError {
     match error.kind() {
         io::ErrorKind::OutOfMemory => DmaError::OutOfMemory,

@@ -52,7 +52,7 @@ impl Removals {
         })
     }
 
-    /// What the kernel raises for a reason.
+    /// The event that the kernel raises for a reason.
     pub(crate) fn event(&self, removal: Removal) -> &EventFd {
         match removal {
             Removal::Requested => &self.requested,

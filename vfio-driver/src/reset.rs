@@ -11,15 +11,15 @@ use crate::address::PciAddress;
 use crate::reset_error::{HotResetError, Neighbour, Obstacle};
 use crate::sysfs;
 
-/// What resets a function, and what that takes along.
+/// The reset of a function, and of the functions that are reset with it.
 pub(crate) trait Resettable {
-    /// What keeps another function this process's.
+    /// A claim that keeps another function this process's.
     type Claim;
 
     /// Resets the function alone.
     fn reset_function(&self) -> io::Result<()>;
 
-    /// What would be reset with its bus or slot, itself included.
+    /// The functions that would be reset with its bus or slot, itself included.
     fn affected(&self) -> io::Result<Vec<Affected>>;
 
     /// Makes an affected function this process's.
@@ -35,11 +35,11 @@ pub(crate) struct Affected {
     pub(crate) address: PciAddress,
     /// Its IOMMU group, if VFIO reports it.
     pub(crate) group: Option<u32>,
-    /// Whether it is this process's already.
+    /// `true` if it is this process's already.
     pub(crate) owned: bool,
 }
 
-/// How a function was reset.
+/// The kind of reset that a function got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Alone,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     impl Card {
-        /// Whose first function cannot be reset alone.
+        /// A card whose first function cannot be reset alone.
         fn new(affected: Vec<Affected>) -> Self {
             Self {
                 alone: Err(io::ErrorKind::InvalidInput),

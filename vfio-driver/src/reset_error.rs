@@ -11,14 +11,14 @@ use crate::address::PciAddress;
 pub enum HotResetError {
     /// The kernel cannot reset the bus or slot.
     NotOffered {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Other functions would be reset with it, and this process may not do that.
     Others(Vec<Neighbour>),
     /// The reset failed.
     Failed {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -26,9 +26,9 @@ pub enum HotResetError {
 /// A function that stands in the way of a reset of its bus or slot.
 #[derive(Debug)]
 pub struct Neighbour {
-    /// Which one.
+    /// The function's address.
     pub address: PciAddress,
-    /// What is in the way.
+    /// The obstacle.
     pub why: Obstacle,
 }
 

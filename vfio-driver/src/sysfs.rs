@@ -1,4 +1,4 @@
-//! What sysfs says of a function, before the first ioctl: most failures of VFIO are faults of set-up, and the kernel's
+//! The state of a function in sysfs, before the first ioctl: most failures of VFIO are faults of set-up, and the kernel's
 //! error numbers do not distinguish them.
 
 use std::fs;
@@ -252,12 +252,12 @@ pub(crate) fn locked_memory_limit(limits: &str) -> Option<u64> {
         .ok()
 }
 
-/// How much memory is locked, in the text of `/proc/self/status`, in bytes; nothing if it does not say.
+/// The bytes of locked memory, in the text of `/proc/self/status`; `None` if it does not say.
 pub(crate) fn locked_memory(status: &str) -> Option<u64> {
     memory(status, "VmLck:")
 }
 
-/// How much memory is pinned, in the same text.
+/// The bytes of pinned memory, in the same text.
 pub(crate) fn pinned_memory(status: &str) -> Option<u64> {
     memory(status, "VmPin:")
 }

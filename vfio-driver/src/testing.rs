@@ -1,4 +1,4 @@
-//! What the tests share: a file in place of the device's, and the generator's seed.
+//! Helpers of the tests: a file in place of the device's, and the generator's seed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Which parts of a BAR may be mapped into the process.
+//! The parts of a BAR that may be mapped into the process.
 //!
 //! vfio-pci maps a BAR as a whole, or, where the MSI-X table lies in it and older rules apply, the "sparse" areas round
 //! the table. What is not mapped is still reached by `pread` and `pwrite` on the device. Pure arithmetic.

@@ -1,4 +1,4 @@
-//! What programs do about their command lines, which `bpaf` parses: help and errors with the exit codes of other programs,
+//! The command lines of programs, which `bpaf` parses: help and errors with the exit codes of other programs,
 //! and what values are checked with.
 
 use std::ffi::OsString;
@@ -128,7 +128,7 @@ pub fn is_port(port: &u16) -> bool {
     *port != 0
 }
 
-/// What [`is_port`] wants.
+/// The error of a number that is not for [`is_port`].
 pub const PORTS: &str = "not 1 to 65535";
 
 /// That a path is one, for `guard` with [`EMPTY`].
@@ -137,7 +137,7 @@ pub fn is_path(path: &PathBuf) -> bool {
     !path.as_os_str().is_empty()
 }
 
-/// What [`is_path`] does not want.
+/// The error of a path that is not for [`is_path`].
 pub const EMPTY: &str = "an empty path";
 
 /// Values that have names.

@@ -1,4 +1,4 @@
-//! Which end of a connection a program is, or both, in the letters of rdma-core's `ucmatose` and its like.
+//! The choice of a program's end of a connection, or of both, in the letters of rdma-core's `ucmatose` and its like.
 
 use bpaf::Bpaf;
 
@@ -27,7 +27,7 @@ impl Addresses {
         self.cards.run(program, self.roles()?)
     }
 
-    /// Whether a server alone runs here.
+    /// `true` if a server alone runs here.
     pub fn is_server(&self) -> bool {
         self.cards.one() && self.server.is_none()
     }

@@ -15,10 +15,10 @@ use bareverbs::verbs::{Platform, WcError, WcStatus};
 
 type Result<T> = core::result::Result<T, ChannelError>;
 
-/// How long a peer may usually send nothing where it has to.
+/// The longest silence of a peer that has to send.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long after an end's last answer its DREQ may come.
+/// The longest time from an end's last answer to its DREQ.
 pub const DREQ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a message did not get through.
@@ -28,13 +28,13 @@ pub enum ChannelError {
     Rdma(RdmaError),
     /// A work request failed.
     Completion {
-        /// Which.
+        /// The operation that failed.
         what: &'static str,
         failed: WcError,
     },
     /// The other end disconnected while this was under way.
     Disconnected {
-        /// What.
+        /// The operation of this end.
         what: &'static str,
     },
     /// A message has another length than all messages have.
@@ -85,12 +85,12 @@ pub struct Channel<'d, P: Platform, const LEN: usize> {
     pub id: CmId,
     /// Messages arrive here.
     inbox: Buffer<'d, P>,
-    /// How long what was posted may take.
+    /// The longest time that a posted request takes.
     silence: Duration,
 }
 
 impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
-    /// What the connection's QP has to be able to do.
+    /// The capabilities of the connection's QP.
     pub fn queues<'a>() -> QpInit<'a, 'd, P> {
         QpInit {
             cap: QpCap {

@@ -1,4 +1,4 @@
-//! What programs have in common that send each other datagrams.
+//! The common part of programs that send each other datagrams.
 
 use bareverbs::cm::rdma::{PortSpace, UdEvent};
 use bareverbs::verbs::qp::{Destination, SendData, SendOp, SendWr};

@@ -4,7 +4,7 @@ use bareverbs_node::{Cm, Host, Options, Pair};
 
 use crate::Result;
 
-/// What a client at the first address says of a server at the second one, where there is no host.
+/// The error of a client at the first address with a server at the second one, where there is no host.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Which end of a connection a program is, or both, in the letters of rdma-core's `rping`.
+//! The choice of a program's end of a connection, or of both, in the letters of rdma-core's `rping`.
 
 use bpaf::Bpaf;
 

@@ -1,4 +1,4 @@
-//! What programs have in common whose ends send each other messages over many queue pairs: how many, the messages of one
+//! The common part of programs whose ends send each other messages over many queue pairs: the options, the messages of one
 //! queue pair, and what both ends count.
 
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::Result;
 use crate::program::Program;
 use bareverbs_node::{About, Cm, Host};
 
-/// How long the other end may take for anything.
+/// The longest time in which the other end does nothing.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long an address or a route may take to be found.
+/// The longest time that an address or a route takes to be found.
 pub const RESOLVE: Duration = Duration::from_secs(2);
 
 /// How much is sent.
@@ -66,7 +66,7 @@ impl Amount {
     }
 }
 
-/// What was done.
+/// The work that was done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Exchanged {
     pub connections: usize,
@@ -75,14 +75,14 @@ pub struct Exchanged {
     pub received: u64,
 }
 
-/// What such a program does at its ends.
+/// The two ends of such a program.
 pub trait Exchange: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
     fn amount(&self) -> Amount;
 
-    /// What [`Program::serve`] does.
+    /// Does the work of [`Program::serve`].
     fn serve(
         &self,
         cm: &mut Cm<'_, '_>,
@@ -90,13 +90,13 @@ pub trait Exchange: Sync {
         listening: &mut dyn FnMut(),
     ) -> Result<Exchanged>;
 
-    /// What [`Program::work`] does.
+    /// Does the work of [`Program::work`].
     fn work(&self, cm: &mut Cm<'_, '_>, ends: [Host; 2], both: bool) -> Result<Exchanged>;
 
     /// Says that the server waits for clients.
     fn announce(&self, address: Host);
 
-    /// Whether the client found what the server's count has to come with.
+    /// `true` if the client found the counts that go with the server's.
     fn agree(&self, served: &Exchanged, found: &Exchanged) -> bool {
         served == found
     }
@@ -260,7 +260,7 @@ impl<'d, P: Platform> Messages<'d, P> {
         sge.ok_or_else(|| "there is no memory to send from".into())
     }
 
-    /// What was received in a place: what came in front of the message, and the message.
+    /// The bytes that were received in a place: those in front of the message, and the message.
     pub fn received(&self, place: usize) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut header = vec![0; self.sizes.place()];
         if let Some(memory) = &self.memory {

@@ -1,4 +1,4 @@
-//! What the examples share: their command lines, both ends of a program in one process, and messages of fixed length. A
+//! The common part of the examples: their command lines, both ends of a program in one process, and messages of fixed length. A
 //! program of your own needs `bareverbs-node` only.
 #![expect(missing_docs, reason = "the examples are the documentation of this")]
 

@@ -67,7 +67,7 @@ struct Nodes {
     pkey: u16,
 }
 
-/// What most programs take.
+/// The options that most programs take.
 pub fn cards() -> impl Parser<Cards> {
     cards_with(long("mtu"))
 }
@@ -91,7 +91,7 @@ fn cards_with(mtu: NamedArg) -> impl Parser<Cards> {
     construct!(Cards { nodes, mtu })
 }
 
-/// Which ends run here, and where they are.
+/// The ends that run here, and their addresses.
 #[derive(Debug, Clone, Copy)]
 pub enum Roles {
     /// Both, at these addresses or at some.
@@ -166,16 +166,16 @@ fn parse_mac(text: String) -> std::result::Result<Mac, String> {
         .map_err(|_| "a MAC address has six bytes".into())
 }
 
-/// What a program does at its ends.
+/// The two ends of a program.
 pub trait Program: Sync {
     /// The server's result.
     type Served: Send;
-    /// What the client has found out.
+    /// The findings of the client.
     type Found;
 
     /// Its name, before errors.
     fn name(&self) -> &'static str;
-    /// Which of two devices is the client's.
+    /// The index of the client's device among two.
     const CLIENT: usize;
 
     /// Connections that an end may have at once.
@@ -221,7 +221,7 @@ pub trait Program: Sync {
 }
 
 impl Cards {
-    /// Whether one end only can run here: there is one card, or a way to the other end's.
+    /// `true` if one end only can run here: there is one card, or a way to the other end's.
     pub fn one(&self) -> bool {
         self.nodes.plugged.link.is_some()
             || matches!(self.nodes.devices.names[..], [DeviceName::Vfio(_)])
@@ -298,7 +298,7 @@ impl Cards {
         }
     }
 
-    /// How a program's node works, with this MTU on an Ethernet port if none is asked for.
+    /// The settings of a program's node, with this MTU on an Ethernet port if none is asked for.
     fn options<A: Program>(&self, program: &A, mtu: Option<Mtu>) -> Options {
         let mut options = Options::for_connections(program.connections());
         options.interrupts = self.nodes.interrupts;

@@ -61,7 +61,7 @@ impl Times {
         self.squares += (nanos as f64).powi(2) * rest as f64;
     }
 
-    /// How many there are.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

@@ -20,7 +20,7 @@ use bareverbs_node::wait_for_link;
 use pair::{End, LARGEST, Op, Pair};
 use wrong::Wrong;
 
-/// How long anything may take.
+/// The longest time that any step takes.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Around the edges of cache lines, pages and packets (path MTU 4096 at most).
 const SIZES: [usize; 14] = [
@@ -59,7 +59,7 @@ impl Skipped {
     }
 }
 
-/// How packets get from one queue pair to the other.
+/// The way of packets from one queue pair to the other.
 #[derive(Debug, Clone, Copy)]
 struct Loopback {
     mtu: Mtu,
@@ -264,7 +264,7 @@ pub(crate) fn with_pair<'d, P: Platform, T>(
     done
 }
 
-/// What two queue pairs do together.
+/// The exchange of two queue pairs.
 fn exchange<P: Platform>(
     print: Print<'_>,
     device: &Device<'_, P>,

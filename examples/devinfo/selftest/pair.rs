@@ -23,7 +23,7 @@ pub(super) static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     (0..LARGEST as u64).map(byte).collect()
 });
 
-/// What moves data.
+/// The operation that moves data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
     Send,
@@ -141,7 +141,7 @@ impl<'d, P: Platform> End<'d, P> {
         }
     }
 
-    /// Whether the first `size` bytes are those of the pattern, and nothing behind them was touched.
+    /// Checks that the first `size` bytes are those of the pattern, and that nothing behind them was touched.
     pub(super) fn check(&self, size: usize) -> Result<()> {
         let mut bytes = vec![0; size + GUARD];
         self.buffer.copy_out(0, &mut bytes)?;

@@ -1,4 +1,4 @@
-//! What the self test finds.
+//! The faults that the self test finds.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bareverbs::verbs::{QpState, WcStatus};
 
 use super::TIMEOUT;
 
-/// What came out other than it should, though every call went well.
+/// A result that is not as it should be, though every call went well.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wrong {
     /// Nothing happened for [`TIMEOUT`].

@@ -16,12 +16,12 @@ use protocol::{COOKIE, Error, Frame, Parameters, state};
 
 /// A test's streams, its control connection, and strangers, who are turned away. Those that say nothing make room for others.
 pub(crate) const CONNECTIONS: usize = protocol::STREAMS + 4;
-/// How long a connection, or a test, may be without a byte.
+/// The longest time that a connection, or a test, is without a byte.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
-/// What is read or written at once.
+/// The bytes that are read or written at once.
 const CHUNK: usize = 4096;
 
-/// How a connection is.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// There is none yet.
@@ -46,7 +46,7 @@ pub(crate) trait Connections {
     fn listen(&mut self, at: usize) -> Result<()>;
 }
 
-/// What a place is used for.
+/// The use of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Free,
@@ -61,7 +61,7 @@ enum Role {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     role: Role,
-    /// Which of all connections it is.
+    /// The number of the connection among all.
     number: u64,
     /// When a byte came or went.
     moved: Duration,
@@ -71,7 +71,7 @@ struct Slot {
 struct Stream {
     /// Where its connection is, if it is still there.
     slot: Option<usize>,
-    /// Which of all connections that is. By it the client numbers streams.
+    /// The number of that connection among all. By it the client numbers streams.
     number: u64,
     /// Bytes that were received or sent.
     bytes: u64,
@@ -107,7 +107,7 @@ struct Test {
     parameters: Parameters,
     streams: Vec<Stream>,
     step: Step,
-    /// What is to be said on the control connection.
+    /// The bytes to write to the control connection.
     out: Vec<u8>,
     begin: Duration,
     took: Duration,
@@ -146,7 +146,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What has become of a test.
+/// The end of a test.
 pub(crate) type Outcome = std::result::Result<Report, Error>;
 
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl Server {
         })
     }
 
-    /// Whether there is no connection.
+    /// `true` if there is no connection.
     pub(crate) fn is_idle(&self) -> bool {
         self.slots.iter().all(|slot| slot.role == Role::Free)
     }

@@ -1,4 +1,4 @@
-//! What iperf3's control connection carries: states, a byte each (`iperf_api.h`), and JSON behind its length (`JSON_read` in
+//! The control connection of iperf3: states, a byte each (`iperf_api.h`), and JSON behind its length (`JSON_read` in
 //! `iperf_api.c`).
 
 use std::fmt;
@@ -38,7 +38,7 @@ pub(crate) mod state {
 pub(crate) enum Error {
     /// JSON of so many bytes.
     Length(u32),
-    /// What was to be JSON is something else.
+    /// The bytes are no JSON.
     Json,
     /// A field that is missing, or is no such value.
     Field(&'static str),
@@ -81,7 +81,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// What a client is told of an error in its parameters: its number (`i_errno`), and no `errno`.
+    /// The message for the client of an error in its parameters: its number (`i_errno`), and no `errno`.
     pub(crate) fn to_message(self) -> [u8; 9] {
         let number: u32 = match self {
             Self::Unsupported(_) => 13, // IEUNIMP
@@ -117,7 +117,7 @@ impl Frame {
         Self { longest, bytes }
     }
 
-    /// How many more bytes belong to it, as far as is known; zero if it is whole.
+    /// The number of further bytes that belong to it, as far as is known; zero if it is whole.
     pub(crate) fn missing(&self) -> Result<usize, Error> {
         let Some((length, text)) = self.bytes.split_first_chunk() else {
             return Ok(4 - self.bytes.len());
@@ -156,7 +156,7 @@ fn count(object: &Value, name: &'static str) -> Result<Option<u64>, Error> {
     number.map(Some).ok_or(Error::Field(name))
 }
 
-/// What the client asks for (`send_parameters`).
+/// The parameters of the client (`send_parameters`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameters {
     /// The server sends.
@@ -231,7 +231,7 @@ pub(crate) fn parse_results(frame: &Frame, streams: usize) -> Result<Vec<u64>, E
         .collect()
 }
 
-/// What the server counts of each stream, which took so many seconds (`send_results`), behind its length.
+/// The server's counts of each stream, which took so many seconds (`send_results`), behind its length.
 pub(crate) fn results(bytes: impl Iterator<Item = u64>, reverse: bool, seconds: f64) -> Vec<u8> {
     let stream = |(place, bytes)| {
         json!({

@@ -29,7 +29,7 @@ struct Pipe {
     open: bool,
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
-    /// Who says no more.
+    /// `true` once the client says no more.
     client_ended: bool,
     server_ended: bool,
     aborted: bool,
@@ -231,7 +231,7 @@ struct Client {
     counts: Vec<u64>,
     parts: Vec<u64>,
     running: bool,
-    /// What the server has said and was not understood yet.
+    /// The bytes of the server that were not understood yet.
     heard: Vec<u8>,
     /// All states.
     states: Vec<u8>,
@@ -432,7 +432,7 @@ fn hostile_clients_end_and_the_next_is_served() {
     assert!(errors > 50, "{errors} only");
 }
 
-/// What the server says to a client with these parameters, and what it says here.
+/// The server's message to a client with these parameters, and the outcome here.
 fn refused(parameters: &[u8]) -> (Vec<u8>, Outcome) {
     let mut scene = Scene::new(1);
     let control = scene.pipes.connect(COOKIE);

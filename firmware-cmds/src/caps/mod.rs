@@ -1,4 +1,4 @@
-//! What the device can do, group by group.
+//! The device's capabilities, group by group.
 
 use crate::command::commands;
 use crate::layout::layout;
@@ -399,7 +399,7 @@ layout! {
 }
 
 layout! {
-    /// What Ethernet queues can do.
+    /// Capabilities of Ethernet queues.
     pub struct EthernetOffloadCaps: "per_protocol_networking_offload_caps", 0x100 {
         flag csum_cap, set_csum_cap @ 0x00 [31];
         flag vlan_cap, set_vlan_cap @ 0x00 [30];
@@ -443,7 +443,7 @@ layout! {
 }
 
 layout! {
-    /// What one kind of flow table can do.
+    /// Capabilities of one kind of flow table.
     pub struct FlowTablePropLayout: "flow_table_prop_layout", 0x40 {
         flag ft_support, set_ft_support @ 0x00 [31];
         flag flow_counter, set_flow_counter @ 0x00 [29];
@@ -509,7 +509,7 @@ layout! {
 }
 
 layout! {
-    /// What flow tables can do. The group goes on with what this crate does not name.
+    /// Capabilities of flow tables. This crate does not name the rest of the group.
     pub struct FlowTableNicCap: "flow_table_nic_cap", 0x1000 {
         flag nic_rx_multi_path_tirs, set_nic_rx_multi_path_tirs @ 0x00 [31];
         flag nic_rx_multi_path_tirs_fts, set_nic_rx_multi_path_tirs_fts @ 0x00 [30];

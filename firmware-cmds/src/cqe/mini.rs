@@ -30,7 +30,7 @@ pub const fn array_of(completion: u32) -> u32 {
 }
 
 numbered! {
-    /// What the mini CQEs of a receiver hold beside the byte count, `cqc.mini_cqe_res_format`.
+    /// The field that a receiver's mini CQEs hold beside the byte count, `cqc.mini_cqe_res_format`.
     pub enum MiniFormat: u8, words {
         Hash = 0, "HASH";
         Checksum = 1, "CSUM";

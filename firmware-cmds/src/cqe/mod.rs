@@ -172,7 +172,7 @@ numbered! {
     const ALL;
     /// The syndrome with this number.
     fn from_number;
-    /// What it means, in words.
+    /// Its meaning, in words.
     fn description;
     /// The number in the entry.
     fn number;

@@ -23,9 +23,9 @@ words! {
         u32 rss_hash_result, set_rss_hash_result: 31, 0;
     }
 
-    /// What was hashed, and path bits.
+    /// The kind of RSS hash, and path bits.
     pub struct PathWord(u32): "struct mlx5_cqe64" @ 0x10 {
-        /// What was hashed (Ethernet).
+        /// The header fields that were hashed (Ethernet).
         u8 rss_hash_type, set_rss_hash_type: 31, 24;
         /// Path bits of the local identifier; for Ethernet, bit 7 is congestion experienced.
         u8 ml_path, set_ml_path: 23, 16;
@@ -53,7 +53,7 @@ words! {
         u32 rqpn, set_rqpn: 23, 0 => flags_rqpn;
     }
 
-    /// Which headers a packet has (Ethernet).
+    /// The headers that a packet has (Ethernet).
     pub struct HeadersWord(u32): "struct mlx5_cqe64" @ 0x1c {
         /// The device found a TCP or UDP header, and its checksum right.
         bool l4_ok, set_l4_ok: 26 => hds_ip_ext;
@@ -73,7 +73,7 @@ words! {
         u16 vlan_info, set_vlan_info: 15, 0;
     }
 
-    /// Which queue the completion is of.
+    /// The queue that the completion is of.
     pub struct IndexWord(u32): "struct mlx5_cqe64" @ 0x20 {
         /// SRQ number or, with CQE version 1, user index.
         u32 srqn_uidx, set_srqn_uidx: 23, 0 => srqn;
@@ -113,7 +113,7 @@ words! {
     pub struct ErrorWord(u32): "struct mlx5_err_cqe" @ 0x34 {
         /// The vendor's own error code.
         u8 vendor_err_synd, set_vendor_err_synd: 15, 8;
-        /// What went wrong: [`Syndrome`](crate::cqe::Syndrome).
+        /// The kind of error: [`Syndrome`](crate::cqe::Syndrome).
         u8 syndrome, set_syndrome: 7, 0;
     }
 
@@ -173,7 +173,7 @@ impl OpOwn {
         Self((opcode as u8) << 4)
     }
 
-    /// Whether an entry with this byte belongs to the consumer, in the pass with this owner bit
+    /// `true` if an entry with this byte belongs to the consumer, in the pass with this owner bit
     /// ([`crate::event::owner_of_pass`]): the owner bit is that of the pass, and the opcode is not
     /// [`Opcode::Invalid`]. One comparison for both.
     #[must_use]

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::event::EventType;
 
-    /// What Linux sent to a ConnectX-4 for its command EQ (published by the Snabb project, Apache-2.0).
+    /// The bytes that Linux sent to a ConnectX-4 for its command EQ (published by the Snabb project, Apache-2.0).
     #[test]
     fn create_eq_as_linux_does() {
         let mut input = CreateEqIn::new();

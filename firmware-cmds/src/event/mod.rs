@@ -172,7 +172,7 @@ impl fmt::Display for EventType {
     }
 }
 
-/// What happened to a port.
+/// The change of a port's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortChange {
     /// 1: it went down.
@@ -343,31 +343,31 @@ pub enum Event {
         embedded_cpu: bool,
         /// All pages of the function are to be taken back.
         release_all: bool,
-        /// How many.
+        /// The number of pages.
         pages: i32,
     },
     /// A port changed.
     PortChange {
         /// Port number, from 1.
         port: u8,
-        /// How.
+        /// The kind of change.
         change: PortChange,
     },
     /// Sensors are too hot (`struct mlx5_eqe_temp_warning`).
     TemperatureWarning {
-        /// Which.
+        /// The sensors that report it.
         sensors: Sensors,
     },
     /// A CQ failed.
     CqError {
-        /// Which.
+        /// The CQ's number.
         cqn: Cqn,
         /// 1: overrun, 2: access violation.
         syndrome: u8,
     },
     /// Something happened to a QP, SRQ or another queue; the type says what.
     Queue {
-        /// What.
+        /// The type of the event.
         what: EventType,
         /// To which.
         queue: Queue,

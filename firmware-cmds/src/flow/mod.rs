@@ -87,7 +87,7 @@ layout! {
 }
 
 layout! {
-    /// What an entry matches, or the mask of it.
+    /// The header fields that an entry matches, or the mask over them.
     pub struct FteMatchParam: "fte_match_param", 0x200 {
         part outer_headers, outer_headers_mut: FteMatchSetLyr24 @ 0x00;
         part misc_parameters, misc_parameters_mut: FteMatchSetMisc @ 0x40;

@@ -1,4 +1,4 @@
-//! How every firmware structure in this crate is written down, once, for four readers: the accessors that the driver
+//! The definition of firmware structures: each is written down once, for four readers: the accessors that the driver
 //! and the device model call, the comparison with the vendor's `mlx5_ifc.h` (rung 0), the decoder for bug reports, and
 //! the documentation.
 //!
@@ -9,7 +9,7 @@
 //! and cannot give out its field table; the table is what rung 0 compares, so it must come from the same line as the
 //! accessor.
 
-/// What a [`Field`] holds.
+/// The content of a [`Field`].
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A number of at most 64 bits.
@@ -31,7 +31,7 @@ pub struct Field {
     pub offset: u32,
     /// Width in bits.
     pub width: u32,
-    /// What it holds.
+    /// The kind of content.
     pub kind: Kind,
 }
 
@@ -44,7 +44,7 @@ pub struct Descriptor {
     pub size: usize,
     /// The named fields; bits between them are reserved.
     pub fields: &'static [Field],
-    /// What the crate's users call to reach them, in the same order.
+    /// The accessors of the fields, in the same order.
     #[cfg(test)]
     pub(crate) accessors: &'static [Accessors],
 }

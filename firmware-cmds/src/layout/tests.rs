@@ -53,7 +53,7 @@ fn put(bytes: &mut [u8], field: &Field, number: u64) {
     }
 }
 
-/// What an accessor does wrong, if anything.
+/// The fault of an accessor, if it has one.
 fn fault(
     structure: &Descriptor,
     field: &Field,

@@ -113,7 +113,7 @@ layout! {
 }
 
 layout! {
-    /// What came later to a queue pair's context, behind the command that changes it.
+    /// The extension of a queue pair's context, which stands behind the command that changes it.
     pub struct QpcExt: "qpc_ext", 0xc0 {
         flag mmo, set_mmo @ 0x00 [29];
         bits dci_stream_channel_id, set_dci_stream_channel_id: u16 @ 0x00 [15:0];
@@ -250,7 +250,7 @@ impl Ads {
     }
 }
 
-/// Which small messages come in the entry of their completion: `cs_res` and `cs_req` of the [context](Qpc), 0 for none.
+/// The small messages that come in the entry of their completion: `cs_res` and `cs_req` of the [context](Qpc), 0 for none.
 /// Numbers of `MLX5_RES_SCAT_DATA32_CQE` and so on in Linux's `mlx5/qp.h`.
 pub mod scatter {
     /// `cs_res`: messages received, of up to 32 bytes.

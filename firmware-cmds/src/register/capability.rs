@@ -1,4 +1,4 @@
-//! Which registers a device has, and what they can do: PCAM for those of the port, MCAM for those of the device, QCAM for
+//! The registers that a device has, and their features: PCAM for those of the port, MCAM for those of the device, QCAM for
 //! those of the quality of service.
 
 use crate::layout::layout;
@@ -77,7 +77,7 @@ layout! {
     }
 }
 
-/// Whether a register is in the mask of its group: bit 0, the last one, is the group's first register.
+/// `true` if a register is in the mask of its group: bit 0, the last one, is the group's first register.
 #[must_use]
 pub const fn in_mask(mask: &[u8; 16], register: RegisterId) -> bool {
     let bit = (register.number() & 0x7f) as usize;

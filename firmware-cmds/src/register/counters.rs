@@ -4,7 +4,7 @@ use crate::layout::{Descriptor, Layout, layout};
 use crate::numbered::numbered;
 
 numbered! {
-    /// Which counters PPCNT is asked for.
+    /// The group of counters that PPCNT is asked for.
     pub enum PortCounterGroup: u8, plain {
         /// IEEE 802.3: [`Eth8023Counters`].
         Ieee8023 = 0x00, "IEEE_802_3";
@@ -12,7 +12,7 @@ numbered! {
         Rfc2863 = 0x01, "RFC_2863";
         /// RFC 2819: [`Rfc2819Counters`].
         Rfc2819 = 0x02, "RFC_2819";
-        /// What the port held back or lost: [`ExtendedCounters`].
+        /// The frames that the port held back or lost: [`ExtendedCounters`].
         Extended = 0x05, "ETHERNET_EXTENDED";
         /// One priority: [`PriorityCounters`].
         Priority = 0x10, "PER_PRIORITY";
@@ -33,7 +33,7 @@ numbered! {
 }
 
 impl PortCounterGroup {
-    /// What the register's counter set holds. Counters of 64 bits are two fields, `_high` and `_low`.
+    /// The structure of the register's counter set. Counters of 64 bits are two fields, `_high` and `_low`.
     #[must_use]
     pub const fn descriptor(self) -> &'static Descriptor {
         match self {

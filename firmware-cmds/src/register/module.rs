@@ -3,7 +3,7 @@
 use crate::layout::layout;
 
 layout! {
-    /// Which lanes of which module are the lanes of the port.
+    /// The lanes of a module that are the lanes of the port.
     pub struct PmlpReg: "pmlp_reg", 0x40 {
         flag rxtx, set_rxtx @ 0x00 [31];
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
@@ -87,7 +87,7 @@ layout! {
 }
 
 layout! {
-    /// How many sensors of temperature there are, and the numbers of those that are not a module's.
+    /// The number of temperature sensors, and the numbers of those that are not a module's.
     pub struct MtcapReg: "mtcap_reg", 0x10 {
         bits sensor_count, set_sensor_count: u8 @ 0x00 [6:0];
         bits sensor_map, set_sensor_map: u64 @ 0x08 [63:0];

@@ -31,7 +31,7 @@ layout! {
 }
 
 layout! {
-    /// Which field of a packet says its priority: 1 the VLAN tag, 2 the DSCP.
+    /// The field of a packet that says its priority: 1 the VLAN tag, 2 the DSCP.
     pub struct QptsReg: "qpts_reg", 0x8 {
         bits local_port, set_local_port: u8 @ 0x00 [23:16];
         bits trust_state, set_trust_state: u8 @ 0x04 [2:0];

@@ -97,7 +97,7 @@ layout! {
 }
 
 layout! {
-    /// Which fields MODIFY_RMP changes.
+    /// The fields that MODIFY_RMP changes.
     pub struct RmpBitmask: "rmp_bitmask", 0x08 {
         flag lwm, set_lwm @ 0x04 [0];
     }

@@ -4,7 +4,7 @@ use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
-    /// Which header fields go into the hash.
+    /// The header fields that go into the hash.
     pub struct RxHashFieldSelect: "rx_hash_field_select", 0x04 {
         flag l3_prot_type, set_l3_prot_type @ 0x00 [31];
         flag l4_prot_type, set_l4_prot_type @ 0x00 [30];
@@ -34,7 +34,7 @@ layout! {
 }
 
 layout! {
-    /// Which fields MODIFY_TIR changes.
+    /// The fields that MODIFY_TIR changes.
     pub struct ModifyTirBitmask: "modify_tir_bitmask", 0x08 {
         flag self_lb_en, set_self_lb_en @ 0x04 [4];
         flag hash, set_hash @ 0x04 [2];
@@ -54,7 +54,7 @@ layout! {
 }
 
 layout! {
-    /// Which fields MODIFY_RQT changes.
+    /// The fields that MODIFY_RQT changes.
     pub struct RqtBitmask: "rqt_bitmask", 0x08 {
         flag rqn_list, set_rqn_list @ 0x04 [0];
     }

@@ -17,7 +17,7 @@ layout! {
 }
 
 layout! {
-    /// Which fields MODIFY_TIS changes.
+    /// The fields that MODIFY_TIS changes.
     pub struct ModifyTisBitmask: "modify_tis_bitmask", 0x08 {
         flag lag_tx_port_affinity, set_lag_tx_port_affinity @ 0x04 [2];
         flag strict_lag_tx_port_affinity, set_strict_lag_tx_port_affinity @ 0x04 [1];

@@ -1,8 +1,8 @@
-//! How QUERY_HCA_CAP and SET_HCA_CAP name the groups of capabilities.
+//! The groups of capabilities, as QUERY_HCA_CAP and SET_HCA_CAP name them.
 
 use super::CapabilityGroup;
 
-/// Which values of a capability group QUERY_HCA_CAP returns.
+/// The values of a capability group that QUERY_HCA_CAP returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CapabilityMode {
     /// The greatest that may be set.
@@ -24,7 +24,7 @@ impl CapabilityGroup {
         (self as u16) << 1
     }
 
-    /// What an `op_mod` of QUERY_HCA_CAP asks for.
+    /// The group and the values that an `op_mod` of QUERY_HCA_CAP asks for.
     #[must_use]
     pub const fn parse_query(op_mod: u16) -> Option<(Self, CapabilityMode)> {
         let mode = if op_mod & 1 != 0 {

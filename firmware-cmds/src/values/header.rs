@@ -1,9 +1,9 @@
-//! What can be changed in headers.
+//! The changes of headers, and the fields that can be changed.
 
 use crate::numbered::numbered;
 
 values! {
-    /// What a change does to a field of a header, `set_action_in.action_type`.
+    /// The kind of change of a header's field, `set_action_in.action_type`.
     HeaderAction: u8 {
         /// Replaces bits.
         Set = 1, "SET";

@@ -1,4 +1,4 @@
-//! What the numbers in small fields mean.
+//! The meanings of the numbers in small fields.
 //!
 //! A setter takes the number (`qpc.set_state(QpState::Init.number())`); a number that came from the device goes through
 //! `from_number`, which gives `None` for an undefined number.
@@ -175,7 +175,7 @@ values! {
         RealTime = 2, "REAL_TIME";
     }
 
-    /// How a memory key translates, `mkc.access_mode_1_0` (and `access_mode_4_2` above it).
+    /// The translation of a memory key, `mkc.access_mode_1_0` (and `access_mode_4_2` above it).
     MkeyAccessMode: u8 {
         /// Addresses are bus addresses.
         Pa = 0, "PA";
@@ -229,15 +229,15 @@ values! {
         PrepareFast = 2, "PREPARE_FAST_TEARDOWN";
     }
 
-    /// What a flow table is for, the `table_type` of its commands.
+    /// The purpose of a flow table, the `table_type` of its commands.
     FlowTableType: u8 {
         /// Packets that the function receives.
         NicReceive = 0, "NIC_RX";
         /// Packets that it sends.
         NicTransmit = 1, "NIC_TX";
-        /// What leaves a virtual port of the embedded switch.
+        /// Packets that leave a virtual port of the embedded switch.
         EgressAcl = 2, "ESW_EGRESS_ACL";
-        /// What enters one.
+        /// Packets that enter one.
         IngressAcl = 3, "ESW_INGRESS_ACL";
         /// The embedded switch's forwarding.
         Fdb = 4, "FDB";
@@ -290,7 +290,7 @@ values! {
         Error = 3, "ERR";
     }
 
-    /// How a TIR finds its receive queue, `tirc.disp_type`.
+    /// The way from a TIR to its receive queue, `tirc.disp_type`.
     TirDispatch: u8 {
         /// There is one.
         Direct = 0, "DIRECT";
@@ -384,7 +384,7 @@ values! {
         NodeDescription = 0x6001, "NODE_DESC";
         /// Byte order of the host: [`crate::register::RegisterHostEndianness`].
         HostEndianness = 0x7004, "HOST_ENDIANNESS";
-        /// Which sensors of temperature there are: [`crate::register::MtcapReg`].
+        /// The list of temperature sensors: [`crate::register::MtcapReg`].
         Mtcap = 0x9009, "MTCAP";
         /// A sensor of temperature: [`crate::register::MtmpReg`].
         Mtmp = 0x900a, "MTMP";
@@ -576,7 +576,7 @@ values! {
         Vlan = 2, "VLAN_LIST";
     }
 
-    /// What must be inlined into a send WQE, `nic_vport_context.min_wqe_inline_mode`.
+    /// The headers that must be inlined into a send WQE, `nic_vport_context.min_wqe_inline_mode`.
     InlineMode: u8 {
         /// Nothing.
         None = 0, "NONE";

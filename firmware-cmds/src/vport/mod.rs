@@ -4,7 +4,7 @@ use crate::command::commands;
 use crate::layout::layout;
 
 layout! {
-    /// Which fields MODIFY_NIC_VPORT_CONTEXT changes.
+    /// The fields that MODIFY_NIC_VPORT_CONTEXT changes.
     pub struct ModifyNicVportFieldSelect: "modify_nic_vport_field_select", 0x04 {
         flag affiliation, set_affiliation @ 0x00 [13];
         flag disable_uc_local_lb, set_disable_uc_local_lb @ 0x00 [11];

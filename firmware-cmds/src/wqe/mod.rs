@@ -90,7 +90,7 @@ pub mod completion {
     pub const MASK: u8 = 3 << 2;
 }
 
-/// What a send WQE waits for: values in [`ControlFlags::fm_ce_se`].
+/// The fence of a send WQE, which says what it waits for: values in [`ControlFlags::fm_ce_se`].
 pub mod fence {
     /// Nothing.
     pub const NONE: u8 = 0;

@@ -31,7 +31,7 @@ words! {
         u16 dci_stream_channel_id, set_dci_stream_channel_id: 55, 40;
         /// The three fields that follow in one: fence mode, completion and event mode, solicited event.
         u8 fm_ce_se, set_fm_ce_se: 39, 32;
-        /// What the WQE waits for: [`fence`](crate::wqe::fence).
+        /// The fence: [`fence`](crate::wqe::fence).
         u8 fence, set_fence: 39, 37 => fm_ce_se;
         /// When it produces a completion: [`completion`](crate::wqe::completion).
         u8 completion, set_completion: 35, 34 => fm_ce_se;
@@ -185,7 +185,7 @@ words! {
         u64 addr, set_addr: 63, 0;
     }
 
-    /// What precedes inline data. The bytes follow, padded to a multiple of 16 with this header.
+    /// The header of inline data. The bytes follow, padded to a multiple of 16 with this header.
     pub struct InlineWord(u32): "struct mlx5_wqe_inline_seg" @ 0x00 {
         /// It is inline data, not a data segment.
         bool inline, set_inline: 31 => byte_count;
@@ -218,7 +218,7 @@ words! {
 
     /// Second quadword of the UMR control segment.
     pub struct UmrMaskWord(u64): "struct mlx5_wqe_umr_ctrl_seg" @ 0x08 {
-        /// Which fields of the context to change: [`umr::mask`](crate::wqe::umr::mask).
+        /// The fields of the context that change: [`umr::mask`](crate::wqe::umr::mask).
         u64 mkey_mask, set_mkey_mask: 63, 0;
     }
 
@@ -246,7 +246,7 @@ words! {
     pub struct RepeatBlockWord(u64): "struct mlx5_wqe_umr_repeat_block_seg" @ 0x00 {
         /// Bytes of all entries together, in one repetition.
         u32 byte_count, set_byte_count: 63, 32;
-        /// What makes it a pattern, in the place of a key: [`umr::REPEAT`](crate::wqe::umr::REPEAT).
+        /// The mark of a pattern, in the place of a key: [`umr::REPEAT`](crate::wqe::umr::REPEAT).
         u32 op, set_op: 31, 0;
     }
 
@@ -276,7 +276,7 @@ words! {
 }
 
 impl ControlWord {
-    /// What all WQEs of a queue have in common.
+    /// The bits that all WQEs of a queue have in common.
     #[must_use]
     pub fn of_queue(qpn: Qpn) -> Self {
         let mut word = Self(0);

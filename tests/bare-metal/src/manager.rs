@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Options;
 
-/// How long the check may take that no other host has the address.
+/// The time that the check may take that no other host has the address.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// Ids: the listener, the connections, and those who ask for one. Each takes some of the stack.

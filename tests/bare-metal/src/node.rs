@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Options;
 
-/// How long the port may take to come up.
+/// The time that the port may take to come up.
 const LINK: Duration = Duration::from_secs(10);
 
 /// Connections at once: a QP each, beside those of the connection manager and its neighbours.

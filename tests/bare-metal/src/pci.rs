@@ -28,7 +28,7 @@ const DEVICE_CAPABILITIES: u16 = 4;
 const CAN_RESET: u32 = 1 << 28;
 const DEVICE_CONTROL: u16 = 8;
 const RESET: u32 = 1 << 15;
-/// How long a function may take to come back (PCI Express base specification, 6.6.2).
+/// The time that a function may take to come back (PCI Express base specification, 6.6.2).
 const RESET_TIME: Duration = Duration::from_millis(100);
 /// Of an entry of the MSI-X table: its length, and where address, data and mask are.
 const ENTRY: usize = 16;

@@ -37,7 +37,7 @@ impl Registers {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -9,13 +9,13 @@ use std::{env, fs, io};
 /// Set in the child's environment: run the operations, print nothing.
 pub const CHILD: &str = "BAREVERBS_BENCH_CHILD";
 
-/// Whether this process is the one that runs under callgrind.
+/// Returns `true` if this process is the one that runs under callgrind.
 #[must_use]
 pub fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
 
-/// Whether this process runs under callgrind and counts what runs inside `function` only: the rest need not be run.
+/// Returns `true` if this process runs under callgrind and counts what runs inside `function` only: the rest need not be run.
 #[must_use]
 pub fn is_inside(function: &str) -> bool {
     env::var_os(CHILD).is_some_and(|inside| inside == function)
@@ -46,7 +46,7 @@ impl Costs {
     }
 }
 
-/// How many callers a function's cost is told apart by.
+/// The number of callers that a function's cost is told apart by.
 const CALLERS: usize = 24;
 
 impl Costs {

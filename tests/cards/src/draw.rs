@@ -134,7 +134,7 @@ impl PairDraw {
 }
 
 impl CardDraw {
-    /// Whether a step on this card may be refused so.
+    /// Returns `true` if a step on this card may be refused so.
     #[must_use]
     pub fn may_refuse(&self, refusal: Refusal) -> bool {
         self.refusals.contains(&refusal)
@@ -502,7 +502,7 @@ fn roce(dice: &mut Dice, model: &mut Model) {
     model.roce_max.set_sw_r_roce_src_udp_port(own_port);
 }
 
-/// Whether verbs has atomics on it.
+/// Returns `true` if verbs has atomics on it.
 fn atomics(dice: &mut Dice, model: &mut Model) -> bool {
     let has = !dice.one_in(4);
     let endianness = !dice.one_in(4);

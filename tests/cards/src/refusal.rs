@@ -80,7 +80,7 @@ impl Refusal {
         Self::NoRoceV2,
     ];
 
-    /// Whether this is how the driver names it.
+    /// Returns `true` if this is how the driver names it.
     #[must_use]
     pub fn explains(self, error: &StepError) -> bool {
         match self {

@@ -16,7 +16,7 @@ impl<'a> Input<'a> {
         Self(Unstructured::new(data))
     }
 
-    /// Whether there is nothing left.
+    /// Returns `true` if there is nothing left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

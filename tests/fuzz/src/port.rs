@@ -86,8 +86,8 @@ fn roce_destination(frame: &[u8]) -> Option<IpAddr> {
     (protocol == UDP && port == 4791_u16.to_be_bytes()).then_some(to)
 }
 
-/// Whether an address can be that of one other host: no wildcard, loopback, group, or broadcast address, that of the port's
-/// own link included.
+/// Returns `true` if an address can be that of one other host: no wildcard, loopback, group, or broadcast address, that of
+/// the port's own link included.
 fn is_host(address: IpAddr) -> bool {
     if let IpAddr::V4(v4) = address {
         // 0.0.0.0/8 and 240.0.0.0/4, and the first and the last address of the link, which is 10.0.0.0/24.

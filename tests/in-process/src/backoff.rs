@@ -22,7 +22,7 @@ pub(crate) enum Pause {
 pub(crate) struct Backoff(AtomicU32);
 
 impl Backoff {
-    /// Whether the last look found nothing.
+    /// Returns `true` if the last look found nothing.
     pub(crate) fn is_waiting(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }

@@ -71,7 +71,7 @@ impl Slot {
         self.attended.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the driver was here within this time.
+    /// Returns `true` if the driver was here within this time.
     pub(crate) fn is_attended(&self, now: Duration, within: Duration) -> bool {
         let attended = Duration::from_nanos(self.attended.load(Ordering::Relaxed));
         !attended.is_zero() && now.saturating_sub(attended) < within

@@ -97,12 +97,12 @@ impl Network {
         self.with(|wire| wire.next_arrival())
     }
 
-    /// Whether a frame may have arrived at a port.
+    /// Returns `true` if a frame may have arrived at a port.
     fn has_arrivals(&self, now: Duration) -> bool {
         !self.threaded || self.next_arrival().is_some_and(|at| at <= now)
     }
 
-    /// Whether nothing waits to come in.
+    /// Returns `true` if nothing waits to come in.
     pub(crate) fn is_quiet(&self) -> bool {
         self.exits.iter().all(|exit| exit.is_idle())
     }

@@ -93,7 +93,7 @@ impl Interrupts {
         }
     }
 
-    /// Whether one of these vectors was raised, or the threads were woken, since this thread asked last.
+    /// Returns `true` if one of these vectors was raised, or the threads were woken, since this thread asked last.
     pub(crate) fn take(&mut self, vectors: VectorSet) -> bool {
         let (seen, wakes) = self
             .seen

@@ -22,7 +22,7 @@ const FEW_TURNS: usize = 4;
 /// First and longest step of the virtual clock while nothing happens.
 const SHORTEST_STEP: Duration = Duration::from_micros(1);
 const LONGEST_STEP: Duration = Duration::from_millis(10);
-/// How long the device's thread sleeps at most: if a driver sleeps, which others wake the thread for; and while drivers
+/// The time that the device's thread sleeps at most: if a driver sleeps, which others wake the thread for; and while drivers
 /// execute their functions, or poll memory alone, for which the thread is not woken.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 const LONGEST_NAP: Duration = Duration::from_micros(200);
@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether so many bytes at `offset` are an access of the bus to this function.
+/// Returns `true` if so many bytes at `offset` are an access of the bus to this function.
 fn is_register(model: &Model, offset: u64, len: usize) -> bool {
     offset.is_multiple_of(len as u64) && offset < model.config().bar_size
 }

@@ -248,7 +248,7 @@ fn attend(server: &Server, mut backend: Backend, index: usize) -> String {
     }
 }
 
-/// Whether the client ended with a request unanswered, or with an answer unread, as a process does that is killed.
+/// Returns `true` if the client ended with a request unanswered, or with an answer unread, as a process does that is killed.
 fn is_gone(error: &vfio_user::Error) -> bool {
     let error = match error {
         vfio_user::Error::ReceiveWithFd(error) => &io::Error::from_raw_os_error(error.errno()),

@@ -194,7 +194,7 @@ impl Memory {
         gone
     }
 
-    /// How many bytes the device can reach.
+    /// The number of bytes that the device can reach.
     pub(crate) fn reach(&self) -> u64 {
         let reached = self.ranges.values().filter(|range| range.backing.is_some());
         reached.map(|range| range.len).sum()

@@ -130,7 +130,7 @@ pub(crate) struct Serve {
     /// Pages that the firmware requests for INIT_HCA
     #[bpaf(argument("INIT_PAGES"), last, optional)]
     pub(crate) init_pages: Option<u32>,
-    /// How many pages the firmware asks for at a time when it runs out later
+    /// The number of pages that the firmware asks for at a time when it runs out later
     #[bpaf(argument("PAGE_CHUNK"), last, optional)]
     pub(crate) page_chunk: Option<u32>,
     /// Accept commands with unknown bits set, as newer drivers send them

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 const LONGEST_STEP: Duration = Duration::from_millis(1);
 /// How many frames of each wire the clock's thread takes at a time, for the same reason.
 const MOST_FRAMES: usize = 32;
-/// How long the clock's thread sleeps at most.
+/// The time that the clock's thread sleeps at most.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// How long it stands back for guests that wait for the lock. They wake it when they leave it something to do.
+/// The time that it stands back for guests that wait for the lock. They wake it when they leave it something to do.
 const COURTESY: Duration = Duration::from_millis(1);
 
 /// A function's way out: the guest's memory, its interrupts, and frames for the cable.
@@ -256,7 +256,7 @@ impl World {
         (rates, link.report())
     }
 
-    /// How many functions there are.
+    /// The number of functions.
     pub(crate) fn functions(&self) -> usize {
         self.functions
     }

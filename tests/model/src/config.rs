@@ -50,10 +50,10 @@ pub struct Config {
     pub virtual_device_id: u16,
     /// What it is to its card.
     pub function: FunctionKind,
-    /// Whether it is the physical function of a SmartNIC's own cores (ECPF). Its commands about functions name it with
+    /// `true` if it is the physical function of a SmartNIC's own cores (ECPF). Its commands about functions name it with
     /// `embedded_cpu_function`; function 0 without that bit is the host's physical function.
     pub embedded_cpu: bool,
-    /// Whether configuration space has the vendor-specific capability, through which the drivers of a card's physical
+    /// `true` if configuration space has the vendor-specific capability, through which the drivers of a card's physical
     /// functions lock each other out.
     pub vendor_specific_capability: bool,
     /// Firmware revision: major, minor, sub-minor.
@@ -68,12 +68,12 @@ pub struct Config {
     pub lid: u16,
     /// The local identifier of the subnet's manager.
     pub sm_lid: u16,
-    /// Whether an InfiniBand port awaits a subnet manager: it begins without a local identifier, and in the state
+    /// `true` if an InfiniBand port awaits a subnet manager: it begins without a local identifier, and in the state
     /// Initialize. Without that it is as if one had been there before.
     pub subnet_managed: bool,
-    /// Whether the firmware's agent answers a subnet manager also where the driver has QP0. No document says which way cards
-    /// have it: Linux's driver answers at its QP0, by MAD_IFC, and iPXE's tells the firmware nothing of what a manager sets
-    /// (`golan_inform_sma`).
+    /// `true` if the firmware's agent answers a subnet manager also where the driver has QP0. No document says which way
+    /// cards have it: Linux's driver answers at its QP0, by MAD_IFC, and iPXE's tells the firmware nothing of what a manager
+    /// sets (`golan_inform_sma`).
     pub subnet_agent: bool,
     /// The port's MAC address.
     pub mac: [u8; 6],
@@ -85,7 +85,7 @@ pub struct Config {
     pub system_image_guid: u64,
     /// Ethernet MTU of the port: payload of the largest frame. RoCE path MTUs must fit below it.
     pub mtu: u16,
-    /// Whether the cable is plugged in at power-on.
+    /// `true` if the cable is plugged in at power-on.
     pub link_up: bool,
     /// The port's administrative state at power-on. Where it is down the firmware waits for a driver to raise the port; for
     /// a virtual function the host has taken its port down.
@@ -110,7 +110,7 @@ pub struct Config {
     pub boot_pages: u32,
     /// Pages that the firmware requires before INIT_HCA.
     pub init_pages: u32,
-    /// How many pages it asks for at a time when it runs out later; 0 makes it fail with "no resources" instead.
+    /// The number of pages that it asks for at a time when it runs out later; 0 makes it fail with "no resources" instead.
     pub page_chunk: u32,
     /// QUERY_CQ does not count completions that the host has not polled, as its counters may lag behind.
     pub cq_counters_lag: bool,
@@ -129,7 +129,7 @@ pub struct Config {
     pub module: Option<Module>,
     /// Sensors of temperature.
     pub sensors: Vec<Sensor>,
-    /// How long the `initializing` bit stays set after power-on and reset.
+    /// The time that the `initializing` bit stays set after power-on and reset.
     pub boot_time: Duration,
     /// For how long the registers with the command queue's address give the former address back after a write.
     pub latch_time: Duration,
@@ -138,9 +138,9 @@ pub struct Config {
     pub combining: Option<Duration>,
     /// The key that ends the scatter list of a receive WQE, where the capability of that name is set.
     pub terminate_scatter_list_mkey: u32,
-    /// How long a command takes at least.
+    /// The time that a command takes at least.
     pub command_time: Duration,
-    /// Whether set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
+    /// `true` if set bits that no known field covers make a command fail. The vendor's newer drivers may set fields that this
     /// model does not know.
     pub strict: bool,
     /// A request whose answer is not known, as no driver in the field makes it, stops the firmware: health syndrome 1 with
@@ -297,7 +297,7 @@ impl Config {
         self
     }
 
-    /// Whether this is a virtual function.
+    /// Returns `true` if this is a virtual function.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.function == FunctionKind::Virtual

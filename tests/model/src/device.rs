@@ -47,7 +47,7 @@ const FIRST_QPN: u32 = 0x40;
 /// QP0 and QP1 of the port.
 const SPECIAL_QPS: usize = 2;
 
-/// How many event queues there can be: their numbers have 8 bits.
+/// The number of event queues that there can be: their numbers have 8 bits.
 fn most_eqs(config: &Config, general: &HcaCap) -> usize {
     let wanted = match general.max_num_eqs() {
         // Cards from before this field have what their numbers allow.
@@ -57,7 +57,7 @@ fn most_eqs(config: &Config, general: &HcaCap) -> usize {
     wanted.min(0x100usize.saturating_sub(config.first_eqn as usize))
 }
 
-/// How many queue pairs there can be beside the special ones of the port.
+/// The number of queue pairs that there can be beside the special ones of the port.
 fn most_qps(general: &HcaCap) -> usize {
     1 << general.log_max_qp()
 }
@@ -259,7 +259,7 @@ impl Device {
         self.qps.next_number().ok_or(Syndrome::QpExhausted)
     }
 
-    /// Whether the function has come out of reset.
+    /// Returns `true` if the function has come out of reset.
     pub(crate) fn booted(&self) -> bool {
         let booted = self.started + self.config.boot_time;
         self.now >= booted.max(self.quirk_state.initializing_until)
@@ -310,7 +310,7 @@ impl Device {
         Ok(place)
     }
 
-    /// Whether the object is the current user's; reads its context back and compares. What is wrong there stops the
+    /// Checks whether the object is the current user's; reads its context back and compares. What is wrong there stops the
     /// firmware.
     pub(crate) fn check(
         &mut self,

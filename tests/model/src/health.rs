@@ -61,7 +61,7 @@ impl Health {
         }
     }
 
-    /// Whether the firmware still works.
+    /// Returns `true` if the firmware still works.
     pub(crate) fn well(&self) -> bool {
         self.stopped.is_none() && !self.vanished
     }

@@ -9,7 +9,7 @@ pub struct IommuFault {
     pub iova: u64,
     /// Length of the access in bytes.
     pub len: usize,
-    /// Whether the device wanted to write.
+    /// `true` if the device wanted to write.
     pub write: bool,
 }
 

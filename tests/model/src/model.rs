@@ -265,7 +265,7 @@ impl Model {
         }
     }
 
-    /// Whether [`advance`](Self::advance) has something to do at the time of its last call.
+    /// Returns `true` if [`advance`](Self::advance) has something to do at the time of its last call.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let device = &self.device;
@@ -332,7 +332,7 @@ impl Model {
         self.device.paused = paused;
     }
 
-    /// Whether the port can send and receive.
+    /// Returns `true` if the port can send and receive.
     #[must_use]
     pub fn link_up(&self) -> bool {
         self.device.vport.up()
@@ -414,13 +414,13 @@ impl Model {
         self.device.health.vanished = true;
     }
 
-    /// Whether it fell off the bus.
+    /// Returns `true` if it fell off the bus.
     #[must_use]
     pub fn vanished(&self) -> bool {
         self.device.health.vanished
     }
 
-    /// Whether the PCI command register lets it start DMA.
+    /// Returns `true` if the PCI command register lets it start DMA.
     #[must_use]
     pub fn is_bus_master(&self) -> bool {
         self.pci.bus_master()
@@ -476,7 +476,7 @@ impl Model {
     }
 }
 
-/// How many objects are alive.
+/// The number of objects that are alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Objects {
     /// User access regions.

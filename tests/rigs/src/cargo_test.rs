@@ -25,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Whether a line of the test program is a test's result. It also prints which tests take long.
+/// Returns `true` if a line of the test program is a test's result. It also prints which tests take long.
 fn is_result(line: &str) -> bool {
     line.starts_with("test ") && (line.ends_with("... ok") || line.ends_with("... FAILED"))
 }

@@ -23,6 +23,8 @@ mod sanitizers;
 mod stock_driver;
 mod vfio;
 mod wireshark;
+#[cfg(test)]
+mod words;
 
 use outcome::Outcome;
 use std::process::ExitCode;

@@ -235,7 +235,7 @@ impl Function {
         }
     }
 
-    /// How many MSI-X vectors the function has.
+    /// The number of MSI-X vectors that the function has.
     pub(crate) fn msix_vectors(&self) -> u32 {
         self.device
             .get_irq_info(VFIO_PCI_MSIX_IRQ_INDEX)
@@ -272,7 +272,7 @@ fn group_path(group: u32) -> PathBuf {
     Path::new("/dev/vfio").join(group.to_string())
 }
 
-/// Whether a function could not be bound to an iommufd because another process has it, or had its group opened. A device
+/// `true` if a function could not be bound to an iommufd because another process has it, or had its group opened. A device
 /// file that another process has bound opens all the same, and cannot be bound again (EINVAL, `vfio_df_open` of Linux).
 fn is_in_use(error: SysError) -> bool {
     matches!(error.errno(), EBUSY | EINVAL)

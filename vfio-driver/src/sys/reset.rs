@@ -25,7 +25,7 @@ const HOT_RESET: u32 = VFIO_BASE + 13;
 
 const ENOSPC: i32 = 28;
 
-/// What keeps a function that is reset with another one this process's.
+/// A claim that keeps a function that is reset with another one this process's.
 pub(crate) enum Claim {
     /// Its group's file.
     Group(File),

@@ -72,8 +72,7 @@ impl AddressSpace {
         })?))
     }
 
-    /// What the IOMMU can do. It is known only once the function is there.
-    /// Returns true if it is an iommufd's.
+    /// `true` if it is an iommufd's.
     pub(crate) fn is_iommufd(&self) -> bool {
         matches!(self, Self::Iommufd(_))
     }

@@ -10,7 +10,7 @@ use bareverbs_vfio::{OpenError, Options, Rebinding, Removal, VfioDevice};
 use crate::pair::{ALL, pair};
 use crate::{LONG, address, open, sysfs, with_device};
 
-/// What every waiter does until it is notified that the device is gone.
+/// The loop of every waiter until it is notified that the device is gone.
 fn wait_for_the_end<T>(mut step: impl FnMut() -> Result<T, DeviceError>) -> DeviceError {
     let start = Instant::now();
     loop {

@@ -19,7 +19,7 @@ use crate::{HUGE, open, with_device};
 
 const ENTRY_LIMIT: &str = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
 
-/// How much of the process's memory is in pages of 2 MiB from the pool.
+/// The bytes of the process's memory in pages of 2 MiB from the pool.
 fn in_huge_pages() -> usize {
     let smaps = fs::read_to_string("/proc/self/smaps").expect("smaps");
     let kib = |line: &str| -> usize {

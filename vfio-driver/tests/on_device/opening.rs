@@ -20,13 +20,13 @@ fn other_address() -> PciAddress {
     address.parse().expect("a PCI address")
 }
 
-/// Whether the function may start DMA, as other processes see it.
+/// `true` if the function may start DMA, as other processes see it.
 fn is_bus_master() -> bool {
     let config = fs::read(sysfs("config")).expect("configuration space");
     config[4] & 4 != 0
 }
 
-/// What the kernel counts as locked for this process, in bytes: by a container as locked, by an iommufd as pinned.
+/// The bytes that the kernel counts as locked for this process: by a container as locked, by an iommufd as pinned.
 fn locked() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("status");
     let kib = |name: &str| {
@@ -37,7 +37,7 @@ fn locked() -> usize {
     (kib("VmLck:") + kib("VmPin:")) << 10
 }
 
-/// What is left of the device in this process, as the kernel reports it: what is pinned for it, mapped, and open.
+/// The traces of the device in this process, as the kernel reports them: what is pinned for it, mapped, and open.
 fn traces() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").expect("status");
     let pinned = status.lines().filter(|line| line.starts_with("VmPin:"));

@@ -156,7 +156,7 @@ impl<'m> DeviceTree<'m> {
     }
 }
 
-/// Whether a node is of use: it is, unless it says otherwise.
+/// Returns `true` if a node is of use: it is, unless it says otherwise.
 fn is_okay(node: &FdtNode<'_>) -> bool {
     let status = node.property("status");
     status.is_none_or(|status| matches!(status.value(), b"okay\0" | b"ok\0"))

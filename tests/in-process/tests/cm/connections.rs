@@ -9,7 +9,7 @@ use bareverbs_cm::rdma::*;
 use bareverbs_core::{GidEntry, Mtu, WcStatus};
 use connectx_model::link::fault::Action;
 
-/// Whether a frame carries this CM message: UD SEND_ONLY over IPv4, then the MAD's attribute.
+/// Returns `true` if a frame carries this CM message: UD SEND_ONLY over IPv4, then the MAD's attribute.
 fn carries(frame: &[u8], message: Attribute) -> bool {
     const BTH: usize = 14 + 20 + 8;
     frame.get(BTH) == Some(&0x64)

@@ -53,7 +53,7 @@ const SLOW: Rates = Rates {
     latency: Duration::ZERO,
 };
 
-/// How long a connection over a slow cable takes: (set-up, all of it but the disconnection, all of it).
+/// The time that a connection over a slow cable takes: (set-up, all of it but the disconnection, all of it).
 fn duration(exchanges: u64) -> [Duration; 3] {
     let world = world(1);
     world.with_wire(|wire| wire.set_rates(SLOW));

@@ -256,7 +256,7 @@ pub(crate) fn in_time<R: Send>(what: &str, f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Whether a path is there.
+/// Returns `true` if a path is there.
 pub(crate) fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }

@@ -71,7 +71,7 @@ pub(crate) fn write(device: &mut Device, io: &mut Io<'_>, offset: u64, data: &[u
     }
 }
 
-/// Whether an access belongs to the MSI-X table.
+/// Returns `true` if an access belongs to the MSI-X table.
 pub(crate) fn in_table(offset: u64) -> bool {
     (MSIX_TABLE..MSIX_PENDING).contains(&offset)
 }

@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::objects::wqe::Written;
 use core::time::Duration;
 
-/// How long the card waits for the next burst of a WQE.
+/// The time that the card waits for the next burst of a WQE.
 const TIMEOUT: Duration = Duration::from_micros(1);
 
 impl Device {

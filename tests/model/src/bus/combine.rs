@@ -18,7 +18,7 @@ type Write = (u64, Vec<u8>);
 /// The buffer: one line.
 #[derive(Debug)]
 pub(crate) struct Combiner {
-    /// How long a line that is not full may stay as it is.
+    /// The time that a line that is not full may stay as it is.
     timeout: Duration,
     line: Option<Line>,
 }

@@ -21,7 +21,7 @@ fn join(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Whether an offset in the BAR is one of those that drivers map write-combining, if any.
+/// Returns `true` if an offset in the BAR is one of those that drivers map write-combining, if any.
 pub(crate) fn is_send_register(first_uar: u32, offset: u64) -> bool {
     offset >= u64::from(first_uar) << 12 && (BLUE_FLAME..BLUE_FLAME_END).contains(&(offset & 0xfff))
 }

@@ -61,7 +61,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether a command is under way.
+    /// Returns `true` if a command is under way.
     pub(crate) fn busy(&self) -> bool {
         self.control & BUSY != 0
     }

@@ -63,7 +63,7 @@ pub(crate) struct Pci {
     has_pin: bool,
     /// Interrupts that asserted INTx.
     intx: u64,
-    /// Whether the log has it since the last reset.
+    /// `true` if the log has it since the last reset.
     intx_logged: bool,
 }
 
@@ -148,12 +148,12 @@ impl Pci {
         u16::from_le_bytes([self.space[at], self.space[at + 1]])
     }
 
-    /// Whether BAR 0 decodes.
+    /// Returns `true` if BAR 0 decodes.
     pub(crate) fn memory_enabled(&self) -> bool {
         self.word(COMMAND) & COMMAND_MEMORY != 0
     }
 
-    /// Whether the function may do DMA.
+    /// Returns `true` if the function may do DMA.
     pub(crate) fn bus_master(&self) -> bool {
         self.word(COMMAND) & COMMAND_BUS_MASTER != 0
     }
@@ -232,7 +232,7 @@ impl Pci {
         }
     }
 
-    /// Whether raising `vector` reaches the host now; if a mask is in the way it stays pending.
+    /// Returns `true` if raising `vector` reaches the host now; if a mask is in the way it stays pending.
     pub(crate) fn raise(&mut self, vector: u16) -> bool {
         let at = usize::from(vector);
         if at >= self.vectors.len() {
@@ -269,7 +269,7 @@ impl Pci {
         }
     }
 
-    /// How many interrupts asserted INTx.
+    /// The number of interrupts that asserted INTx.
     pub(crate) fn intx(&self) -> u64 {
         self.intx
     }

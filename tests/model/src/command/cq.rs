@@ -107,7 +107,7 @@ pub(super) fn create(device: &mut Device, io: &mut Io<'_>, call: Call<'_, Create
     Ok(())
 }
 
-/// Whether the queue may be one that compresses.
+/// Checks whether the queue may be one that compresses.
 fn compression(device: &Device, context: &Cqc) -> Result {
     let caps = &device.caps.general;
     let wide = Cq::stride(context.cqe_sz()) == 128;

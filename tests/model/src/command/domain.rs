@@ -55,7 +55,7 @@ pub(super) fn dealloc_uar(
 }
 
 impl Device {
-    /// Whether a queue has its doorbell in a UAR that does not keep the UAR.
+    /// Returns `true` if a queue has its doorbell in a UAR that does not keep the UAR.
     fn names_uar(&self, number: u32) -> bool {
         let qps = self.qps.iter().map(|(_, qp)| qp.context.uar_page());
         let cqs = self.cqs.iter().map(|(_, cq)| cq.context.uar_page());

@@ -500,7 +500,7 @@ pub(super) fn delete_entry(
     Ok(device.steering.delete_entry(table, index)?)
 }
 
-/// How many flow counters there may be.
+/// The number of flow counters that there may be.
 fn max_counters(device: &Device) -> core::result::Result<u32, Syndrome> {
     let general = &device.caps.general;
     let properties = device.caps.flow_table.flow_table_properties_nic_receive();

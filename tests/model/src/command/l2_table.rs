@@ -8,7 +8,7 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::vport::{DeleteL2TableEntryIn, SetL2TableEntryIn};
 
 impl Device {
-    /// Whether other physical functions are on the port (`mlx5_mpfs_init` of the vendor's driver).
+    /// Returns `true` if other physical functions are on the port (`mlx5_mpfs_init` of the vendor's driver).
     fn has_l2_table(&self) -> bool {
         let caps = &self.caps.general;
         caps.eswitch_manager() && caps.log_max_l2_table() > 0 && self.ethernet()

@@ -15,8 +15,8 @@ use bareverbs_firmware_cmds::values::Teardown;
 const IEEE_VENDOR: u32 = 0x0000_02c9;
 
 impl Device {
-    /// Whether a command names the function that it came from. Function 0 with `embedded_cpu_function` is the one of the
-    /// embedded cores, and without it the host's.
+    /// Checks whether a command names the function that it came from. Function 0 with `embedded_cpu_function` is the one of
+    /// the embedded cores, and without it the host's.
     pub(super) fn own_function(&self, embedded_cpu: bool, id: u16) -> Result {
         if embedded_cpu == self.config.embedded_cpu && id == 0 {
             Ok(())
@@ -25,8 +25,8 @@ impl Device {
         }
     }
 
-    /// Whether a command is the embedded cores' and about the host's physical function, which they may enable and disable
-    /// (`mlx5_cmd_host_pf_enable_hca`). That function is not part of the model.
+    /// Returns `true` if a command is the embedded cores' and about the host's physical function, which they may enable and
+    /// disable (`mlx5_cmd_host_pf_enable_hca`). That function is not part of the model.
     fn is_about_the_host(&self, embedded_cpu: bool, id: u16) -> bool {
         self.config.embedded_cpu && self.stage != Stage::Disabled && !embedded_cpu && id == 0
     }

@@ -186,7 +186,7 @@ const fn name(of: &Descriptor, base: usize, size: usize, named: &mut [u8; MAX_CH
     }
 }
 
-/// Whether bits are set that no named field covers.
+/// Returns `true` if bits are set that no named field covers.
 fn stray_bits<C: Command>(bytes: &[u8]) -> bool {
     let named = const { &Named::<C>::BITS };
     bytes.len() <= MAX_CHECKED

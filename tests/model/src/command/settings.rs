@@ -28,7 +28,7 @@ const NO_FEC: u8 = 1 << 0;
 const RS_528: u8 = 1 << 2;
 
 impl Device {
-    /// Whether the card has the register, by the masks of its capabilities, if the register is in one of them.
+    /// Returns `true` if the card has the register, by the masks of its capabilities, if the register is in one of them.
     pub(super) fn has_register(&self, register: RegisterId) -> bool {
         let caps = &self.caps.general;
         let physical = !self.config.is_virtual();

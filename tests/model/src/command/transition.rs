@@ -318,7 +318,7 @@ fn check_migration(device: &Device, new: &Qpc, from: &Qpc, mask: u32) -> Result 
 }
 
 impl Device {
-    /// Whether QPs of this device have alternate paths.
+    /// Returns `true` if QPs of this device have alternate paths.
     pub(crate) fn migrates(&self) -> bool {
         self.caps.general.apm() && !self.ethernet()
     }

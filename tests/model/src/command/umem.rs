@@ -180,7 +180,7 @@ pub(super) fn record_of(wq: &Wq, len: u64) -> Record {
 }
 
 impl Device {
-    /// Whether there is an object that the current user's may name.
+    /// Returns `true` if there is an object that the current user's may name.
     pub(super) fn has(&self, kind: ObjectKind, number: u32) -> bool {
         let there = match kind {
             ObjectKind::Uar => self.uars.contains(number),
@@ -256,7 +256,7 @@ impl Device {
         Ok(address)
     }
 
-    /// Whether a queue, a doorbell record or a key lies in user memory.
+    /// Returns `true` if a queue, a doorbell record or a key lies in user memory.
     fn is_umem_used(&self, id: u32) -> bool {
         let rings = (self.cqs.iter().map(|(_, cq)| &cq.ring))
             .chain(self.qps.iter().map(|(_, qp)| &qp.ring))

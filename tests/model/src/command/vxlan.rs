@@ -7,7 +7,7 @@ use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::vport::{AddVxlanUdpDportIn, DeleteVxlanUdpDportIn};
 
 impl Device {
-    /// How many ports the card keeps.
+    /// The number of ports that the card keeps.
     fn vxlan_ports(&self) -> core::result::Result<usize, Syndrome> {
         match self.caps.ethernet.max_vxlan_udp_ports() {
             0 => Err(Syndrome::VxlanUnsupported),

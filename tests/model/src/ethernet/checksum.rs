@@ -13,7 +13,7 @@ impl Wanted {
         self.0 & flag != 0
     }
 
-    /// Whether it asks for those of a frame inside of another.
+    /// Returns `true` if it asks for those of a frame inside of another.
     pub(super) fn inner(self) -> bool {
         self.has(ethernet::INNER_L3_CHECKSUM | ethernet::INNER_L4_CHECKSUM)
     }

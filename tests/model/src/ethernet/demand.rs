@@ -28,7 +28,7 @@ pub(super) struct Asked {
 }
 
 impl Device {
-    /// How many headers a queue's requests carry inline.
+    /// The number of headers that a queue's requests carry inline.
     pub(super) fn inline_mode(&self, sq: &Sqc) -> InlineMode {
         match self.caps.ethernet.wqe_inline_mode() {
             BY_L2 => InlineMode::L2,

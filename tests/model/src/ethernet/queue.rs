@@ -54,7 +54,7 @@ impl QueueState {
         })
     }
 
-    /// Whether a command may move a queue there.
+    /// Returns `true` if a command may move a queue there.
     pub(crate) fn may_become(self, next: Self) -> bool {
         // What failed has to be reset before it works again.
         !(self == Self::Error && next == Self::Ready)

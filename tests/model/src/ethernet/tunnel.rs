@@ -39,7 +39,7 @@ impl Tunnels {
         }
     }
 
-    /// Whether there are any.
+    /// Returns `true` if there are any.
     pub(crate) fn any(&self) -> bool {
         self.vxlan || self.gre
     }
@@ -104,7 +104,7 @@ fn gre(frame: &[u8], parsed: &Parsed) -> Option<Start> {
     (packet.len() >= at + least).then_some(Start { at, network: kind })
 }
 
-/// Whether the outer headers of a packet with one inside have right checksums as far as they have any.
+/// Returns `true` if the outer headers of a packet with one inside have right checksums as far as they have any.
 pub(super) fn outer_ok(frame: &[u8], parsed: &Parsed) -> bool {
     let verdict = checksum::check(frame, parsed);
     let Some(network) = parsed.network else {

@@ -20,7 +20,7 @@ const STATUS_WRITE_FAIL: u8 = CqStatus::WriteFail.number();
 pub(crate) struct CqDead;
 
 impl Device {
-    /// Whether a queue has entries of 128 bytes.
+    /// Returns `true` if a queue has entries of 128 bytes.
     pub(crate) fn has_long_entries(&self, cqn: u32) -> bool {
         let cq = self.cqs.get(cqn);
         cq.is_some_and(|cq| Cq::stride(cq.context.cqe_sz()) == 128)

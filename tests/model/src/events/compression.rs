@@ -24,7 +24,7 @@ use core::time::Duration;
 /// The longest session of cards that do not say.
 const MOST: usize = 64;
 
-/// How long a session stays open on cards that do not say.
+/// The time that a session stays open on cards that do not say.
 const OPEN: Duration = Duration::from_micros(16);
 
 /// Whether a completion may be in a session at all.

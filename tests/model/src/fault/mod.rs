@@ -47,7 +47,7 @@ pub struct CommandRule {
     pub opcode: Option<u16>,
     /// Only this `op_mod`; any if `None`.
     pub op_mod: Option<u16>,
-    /// How many matching commands pass first.
+    /// The number of matching commands that pass first.
     pub skip: u32,
     /// How many it strikes after that; then the rule is used up.
     pub times: u32,

@@ -245,13 +245,13 @@ impl Wire {
         self.incoming.try_pop(frame)
     }
 
-    /// Whether no frame is there to be taken.
+    /// Returns `true` if no frame is there to be taken.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.incoming.is_empty()
     }
 
-    /// Whether so much waits for the peer that the models shall pause.
+    /// Returns `true` if so much waits for the peer that the models shall pause.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.outgoing.is_congested()

@@ -199,7 +199,7 @@ impl<L: Link> Faulty<L> {
         &mut self.inner
     }
 
-    /// Whether no damage is to be done and nothing is held back.
+    /// Returns `true` if no damage is to be done and nothing is held back.
     fn idle(&self) -> bool {
         let Rates {
             loss,

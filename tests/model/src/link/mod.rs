@@ -71,7 +71,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// How long a frame occupies the line, with preamble, frame check sequence and inter-frame gap.
+    /// The time that a frame occupies the line, with preamble, frame check sequence and inter-frame gap.
     fn occupancy(&self, len: usize) -> Duration {
         let bits = (len as u64 + 24) * 8;
         bits.saturating_mul(1_000_000_000)

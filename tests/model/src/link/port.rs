@@ -117,7 +117,7 @@ impl Port {
         }
     }
 
-    /// Whether another switch is there.
+    /// Returns `true` if another switch is there.
     pub(super) fn is_uplink(&self) -> bool {
         matches!(self.way, Way::Uplink(_))
     }

@@ -123,7 +123,7 @@ impl FrameQueue {
         self.lock().queued.is_empty()
     }
 
-    /// Whether the sender shall pause.
+    /// Returns `true` if the sender shall pause.
     pub(super) fn is_congested(&self) -> bool {
         self.congested.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl FrameQueue {
         self.drained.notify_all();
     }
 
-    /// Whether congestion ended with this; `None` if there is no frame.
+    /// Returns whether congestion ended with this; `None` if there is no frame.
     fn take(&self, frames: &mut Frames, frame: &mut Vec<u8>) -> Option<bool> {
         let first = frames.queued.pop_front()?;
         frames.spare.push(std::mem::replace(frame, first));

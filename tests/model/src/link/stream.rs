@@ -16,7 +16,7 @@ use super::datagram::LONGEST;
 pub(super) const BATCH: usize = 64 * 1024;
 /// What a [`Reader`] holds.
 const BUFFER: usize = 256 * 1024;
-/// How long the answer to a wish may take, and a write to a switch that takes nothing: it waits for its ports itself.
+/// The time that the answer to a wish may take, and a write to a switch that takes nothing: it waits for its ports itself.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The first bytes of a wish and of an answer: a name, and the version.
 const MAGIC: [u8; 4] = *b"bvx1";
@@ -177,7 +177,7 @@ impl Connection {
     }
 }
 
-/// Whether a socket's timeout came to its end.
+/// Returns `true` if a socket's timeout came to its end.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -223,7 +223,7 @@ impl<R: Read> Reader<R> {
         Ok((rest.len() >= len).then_some(len))
     }
 
-    /// Whether [`next`](Self::next) does not wait.
+    /// Returns `true` if [`next`](Self::next) does not wait.
     pub(super) fn is_ready(&self) -> bool {
         !matches!(self.whole(), Ok(None))
     }

@@ -104,7 +104,7 @@ impl Topology {
         })
     }
 
-    /// How many adapters there are: one more than the largest number.
+    /// The number of adapters: one more than the largest number.
     #[must_use]
     pub fn adapters(&self) -> usize {
         let number = |end: &End| match end {

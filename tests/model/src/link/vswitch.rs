@@ -33,9 +33,9 @@ use super::stale::{self, Claim, lock_folder};
 use super::stream::{self, Answer, BATCH, Reader, Wish};
 use super::switch::{Addresses, Route};
 
-/// How long a client may take to say what it wants.
+/// The time that a client may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a switch waits for its first connection.
+/// The time that a switch waits for its first connection.
 const FIRST: Duration = Duration::from_secs(10);
 /// When accepting is tried again after it failed.
 const RETRY: Duration = Duration::from_millis(100);

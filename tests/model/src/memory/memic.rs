@@ -47,7 +47,7 @@ impl Memic {
             && size < len + LARGEST_PAGE
     }
 
-    /// Whether the bus finds it at this place of the BAR.
+    /// Returns `true` if the bus finds it at this place of the BAR.
     pub(crate) fn shows(&self, offset: u64) -> bool {
         self.window.contains(&offset)
     }
@@ -69,12 +69,12 @@ impl Memic {
         self.allocated.keys().map(|&place| place as u32)
     }
 
-    /// Whether a range lies in the window.
+    /// Returns `true` if a range lies in the window.
     pub(crate) fn contains(&self, range: &Range<u64>) -> bool {
         self.window.start <= range.start && range.end <= self.window.end
     }
 
-    /// Whether a range lies in one allocation.
+    /// Returns `true` if a range lies in one allocation.
     pub(crate) fn is_allocated(&self, range: &Range<u64>) -> bool {
         let last = self.allocated.range(..=range.start).next_back();
         last.is_some_and(|(start, len)| range.end <= start + len)

@@ -139,7 +139,7 @@ impl Pages {
         pages
     }
 
-    /// Whether the firmware's own pages still hold its pattern.
+    /// Checks whether the firmware's own pages still hold its pattern.
     pub(crate) fn check_firmware(&mut self, io: &mut Io<'_>) -> Result<(), Reject> {
         for (&page, &role) in &self.held {
             if role != Role::Firmware {
@@ -210,7 +210,7 @@ impl Pages {
         .map_err(|_| Syndrome::ContextUnreachable.into())
     }
 
-    /// Whether a context is still what was written.
+    /// Checks whether a context is still what was written.
     pub(crate) fn check(
         &mut self,
         io: &mut Io<'_>,

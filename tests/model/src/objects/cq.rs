@@ -91,8 +91,8 @@ impl Cq {
         1 << self.context.log_cq_size()
     }
 
-    /// How many entries the consumer has not taken yet. The device looks at as many bits of the consumer's index as tell a
-    /// full queue from an empty one: DPDK counts in 16 bits of the 24 that the record has.
+    /// The number of entries that the consumer has not taken yet. The device looks at as many bits of the consumer's index as
+    /// tell a full queue from an empty one: DPDK counts in 16 bits of the 24 that the record has.
     pub(crate) fn outstanding(&self) -> u32 {
         self.producer.wrapping_sub(self.consumer) & (2 * self.size() - 1) & INDEX
     }

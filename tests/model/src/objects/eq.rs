@@ -48,7 +48,7 @@ impl Eq {
         1 << self.context.log_eq_size()
     }
 
-    /// Whether events of this type come here.
+    /// Returns `true` if events of this type come here.
     pub(crate) fn is_subscribed(&self, kind: u8) -> bool {
         // The mask's first 64 bits are event types 63:0, most significant first.
         self.mask

@@ -104,7 +104,7 @@ impl Indirect {
     }
 }
 
-/// Whether the strided patterns in a list are whole and agree with themselves.
+/// Returns `true` if the strided patterns in a list are whole and agree with themselves.
 pub(crate) fn patterns_agree(mut list: &[Indirect]) -> bool {
     while let [_, rest @ ..] = list {
         list = match Pattern::at(list) {
@@ -159,7 +159,7 @@ pub(crate) struct Mkey {
 pub(crate) struct Accessor {
     pub(crate) pd: u32,
     pub(crate) qpn: u32,
-    /// Whether the QP may use the reserved key (`rlky`).
+    /// `true` if the QP may use the reserved key (`rlky`).
     pub(crate) reserved_key: bool,
 }
 

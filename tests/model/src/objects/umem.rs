@@ -11,7 +11,7 @@ pub(crate) struct Umem {
     pub(crate) log_page: u32,
     /// Where it starts in its first page.
     pub(crate) offset: u64,
-    /// Whether the device may read and write all of its pages.
+    /// `true` if the device may read and write all of its pages.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// As it lies in the host's pages.
@@ -25,7 +25,7 @@ impl Umem {
         ((self.pages.len() as u64) << self.log_page) - self.offset
     }
 
-    /// Whether `len` bytes from `at` on are inside.
+    /// Returns `true` if `len` bytes from `at` on are inside.
     pub(crate) fn has(&self, at: u64, len: u64) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len())
     }
@@ -74,12 +74,12 @@ impl Users {
         self.contexts.keys().map(|&uid| u32::from(uid))
     }
 
-    /// Whether there is such a context; the kernel always is.
+    /// Returns `true` if there is such a context; the kernel always is.
     pub(crate) fn exists(&self, uid: u16) -> bool {
         uid == 0 || self.contexts.contains_key(&uid)
     }
 
-    /// Whether the current user has one of these capabilities. The kernel has all.
+    /// Returns `true` if the current user has one of these capabilities. The kernel has all.
     pub(crate) fn may(&self, cap: u32) -> bool {
         self.current == 0
             || self
@@ -106,19 +106,19 @@ impl Users {
         self.owners.get(&(kind, number)).copied().unwrap_or(0)
     }
 
-    /// Whether a user has objects.
+    /// Returns `true` if a user has objects.
     pub(crate) fn has_objects(&self, uid: u16) -> bool {
         self.owners.values().any(|&owner| owner == uid)
     }
 
-    /// Whether the current user may change, destroy or query an object: its own. The kernel may do so to all.
+    /// Returns `true` if the current user may change, destroy or query an object: its own. The kernel may do so to all.
     pub(crate) fn controls(&self, kind: ObjectKind, number: u32) -> bool {
         self.current == 0 || self.owner(kind, number) == self.current
     }
 
-    /// Whether an object of the current user may name another one: one of its own, or one of the kernel's that gives no way
-    /// to memory. Linux has programs' queues name event queues, counters, XRC domains, SRQs and CQs that the kernel made
-    /// (`devx_query_eqn`, `create_user_qp`).
+    /// Returns `true` if an object of the current user may name another one: one of its own, or one of the kernel's that
+    /// gives no way to memory. Linux has programs' queues name event queues, counters, XRC domains, SRQs and CQs that the
+    /// kernel made (`devx_query_eqn`, `create_user_qp`).
     pub(crate) fn may_name(&self, kind: ObjectKind, number: u32) -> bool {
         let shared = !matches!(
             kind,

@@ -29,7 +29,7 @@ pub(crate) const PATH: Path = Path {
 };
 
 impl Device {
-    /// Whether the capabilities allow it in the state that RoCE is in.
+    /// Returns `true` if the capabilities allow it in the state that RoCE is in.
     pub(crate) fn forces_loopback(&self) -> bool {
         let (general, roce) = (&self.caps.general, &self.caps.roce);
         if !self.ethernet() {

@@ -119,7 +119,7 @@ impl Device {
         lid(to).is_some_and(|(to, _)| self.vport.subnet.has(to))
     }
 
-    /// Whether a port in its state sends a frame: all but subnet management waits for the state Active.
+    /// Returns `true` if a port in its state sends a frame: all but subnet management waits for the state Active.
     pub(crate) fn may_send(&self, frame: &[u8]) -> bool {
         self.ethernet()
             || self.vport.subnet.state == PortState::Active

@@ -30,12 +30,12 @@ pub(crate) struct LocalSource {
     pub(crate) global: bool,
 }
 
-/// Whether an identifier is that of a multicast group.
+/// Returns `true` if an identifier is that of a multicast group.
 pub(crate) fn group(lid: u16) -> bool {
     (FIRST_MULTICAST_LID..PERMISSIVE_LID).contains(&lid)
 }
 
-/// Whether an identifier is that of a port.
+/// Returns `true` if an identifier is that of a port.
 pub(crate) fn unicast(lid: u16) -> bool {
     (1..FIRST_MULTICAST_LID).contains(&lid)
 }

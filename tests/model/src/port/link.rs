@@ -18,7 +18,7 @@ pub(crate) const GUIDS_CHANGED: u8 = 8;
 pub(crate) const REREGISTER: u8 = 9;
 
 impl Device {
-    /// Whether RoCE is enabled on the port.
+    /// Returns `true` if RoCE is enabled on the port.
     pub(crate) fn ethernet(&self) -> bool {
         self.config.port_type == PortType::Ethernet
     }

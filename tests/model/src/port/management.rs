@@ -23,7 +23,7 @@ const REVISION: u32 = 0;
 const PORT: u8 = 1;
 /// GUIDs of the port, also those that are not given: one block of them.
 pub(crate) const GUIDS: u8 = 8;
-/// Whether a datagram asks the agent for subnet management.
+/// Returns `true` if a datagram asks the agent for subnet management.
 pub(crate) fn for_subnet_agent(asked: &Datagram) -> bool {
     matches!(
         asked[CLASS],

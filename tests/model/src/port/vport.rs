@@ -88,7 +88,7 @@ pub(crate) struct Vport {
     pub(crate) tables: Tables,
     /// The GUIDs behind the port's own; 0 is none.
     pub(crate) guids: [u64; 7],
-    /// Whether the port is in the hands of a subnet manager: without one it is active with its link.
+    /// `true` if the port is in the hands of a subnet manager: without one it is active with its link.
     pub(crate) managed: bool,
     /// Notices that were sent to it.
     pub(crate) traps: u64,

@@ -26,7 +26,7 @@ impl Device {
         self.quirk_state.rests_until.max(self.now)
     }
 
-    /// Whether the work queues have a rest.
+    /// Returns `true` if the work queues have a rest.
     pub(crate) fn rests(&self) -> bool {
         self.quirk_state.rests_until > self.now
     }
@@ -48,7 +48,7 @@ impl Device {
         (budget, self.quirk_state.rng.below(waiting as u32) as usize)
     }
 
-    /// How many pages are given back when the host takes so many.
+    /// The number of pages that are given back when the host takes so many.
     pub(crate) fn returns(&mut self, count: usize) -> usize {
         if !self.config.quirks.keeps_pages || count == 0 {
             return count;
@@ -122,7 +122,7 @@ impl Device {
         }
     }
 
-    /// Whether a delayed entry, interrupt or page request is due.
+    /// Returns `true` if a delayed entry, interrupt or page request is due.
     pub(crate) fn quirk_is_due(&self) -> bool {
         self.late_deadline().is_some_and(|at| at <= self.now)
     }

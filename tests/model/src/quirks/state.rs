@@ -16,7 +16,7 @@ pub(crate) struct LateEntry {
 
 /// The state of the quirks.
 pub(crate) struct QuirkState {
-    /// Whether there is any quirk: checked in every step, and most cards have none.
+    /// `true` if there is any quirk: checked in every step, and most cards have none.
     pub(crate) any: bool,
     pub(crate) rng: Rng,
     pub(crate) late_entries: VecDeque<LateEntry>,

@@ -383,7 +383,8 @@ impl Qp {
 }
 
 impl Device {
-    /// Whether a QP of a service type does an atomic operation, given as its bit in `atomic_operations`, on 8 bytes.
+    /// Returns `true` if a QP of a service type does an atomic operation, given as its bit in `atomic_operations`, on 8
+    /// bytes.
     fn has_atomic(&self, operation: u16, st: u8) -> bool {
         let atomic = &self.caps.atomic;
         let sizes = match st {
@@ -395,7 +396,7 @@ impl Device {
             && sizes & ATOMIC_8_BYTES != 0
     }
 
-    /// Whether a QP of a service type does atomics at all.
+    /// Returns `true` if a QP of a service type does atomics at all.
     pub(crate) fn has_atomics(&self, st: u8) -> bool {
         self.has_atomic(COMPARE_SWAP_OFFERED | FETCH_ADD_OFFERED, st)
     }

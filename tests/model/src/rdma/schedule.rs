@@ -282,7 +282,7 @@ impl Device {
         }
     }
 
-    /// Whether no queue has something to do that it may do, and no frame is on its way round.
+    /// Returns `true` if no queue has something to do that it may do, and no frame is on its way round.
     pub(crate) fn idle(&self) -> bool {
         (self.paused || self.ready.is_empty())
             && self.loopback.is_empty()
@@ -295,7 +295,7 @@ impl Device {
         self.front.as_deref().is_some_and(late)
     }
 
-    /// Whether anything but commands is due.
+    /// Returns `true` if anything but commands is due.
     pub(crate) fn has_work(&self) -> bool {
         let now = self.now;
         let due = |timers: &BTreeSet<(Duration, u32)>| {

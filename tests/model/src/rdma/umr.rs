@@ -79,7 +79,7 @@ fn merge(to: &mut Mkc, from: &Mkc, fields: u64) {
     }
 }
 
-/// Whether a device with these capabilities changes these fields: `umr_check_mkey_mask` of mlx5_ib.
+/// Returns `true` if a device with these capabilities changes these fields: `umr_check_mkey_mask` of mlx5_ib.
 fn may_change(caps: &HcaCap, fields: u64) -> bool {
     let lacks = [
         (mask::PAGE_SIZE, caps.umr_modify_entity_size_disabled()),

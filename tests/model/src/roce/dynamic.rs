@@ -30,8 +30,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Whether a message of this stream to this target may use it. Each stream has its own connection, so that what is on
-    /// its way behind a message that fails ends with it.
+    /// Returns `true` if a message of this stream to this target may use it. Each stream has its own connection, so that what
+    /// is on its way behind a message that fails ends with it.
     pub(super) fn is_to(&self, target: &DcTarget, stream: Option<u16>) -> bool {
         self.target == *target && self.stream == stream
     }
@@ -97,7 +97,7 @@ impl Initiator {
     }
 }
 
-/// Whether a connection's number comes before another one, in a circle.
+/// Returns `true` if a connection's number comes before another one, in a circle.
 fn older(number: u32, than: u32) -> bool {
     (number.wrapping_sub(than) as i32) < 0
 }

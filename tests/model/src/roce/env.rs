@@ -52,17 +52,17 @@ pub enum QpKind {
 }
 
 impl QpKind {
-    /// Whether the QP talks to one peer only, or to one at a time.
+    /// Returns `true` if the QP talks to one peer only, or to one at a time.
     pub fn connected(self) -> bool {
         self.reliable() || self == QpKind::Uc
     }
 
-    /// Whether what is lost is sent again.
+    /// Returns `true` if what is lost is sent again.
     pub fn reliable(self) -> bool {
         matches!(self, QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget) || self.dynamic()
     }
 
-    /// Whether its peers are no attribute of the QP.
+    /// Returns `true` if its peers are no attribute of the QP.
     pub fn dynamic(self) -> bool {
         matches!(self, QpKind::Dci | QpKind::Dct)
     }
@@ -218,11 +218,11 @@ pub struct QpConfig {
     pub migration: PathMigration,
     /// Where the connection goes when `path` fails, unless it is migrated.
     pub alternate: Option<Alternate>,
-    /// Whether acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
+    /// `true` if acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
     /// Which messages go into their completions.
     pub cqe_scatter: CqeScatter,
-    /// Whether atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
+    /// `true` if atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
     pub atomics_big_endian: bool,
 }
 
@@ -375,7 +375,7 @@ impl Segment {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns `true` if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -447,7 +447,7 @@ impl SendWork {
         self.segments.iter().map(|s| u64::from(s.len())).sum()
     }
 
-    /// Whether the message has no bytes.
+    /// Returns `true` if the message has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -474,7 +474,7 @@ impl RecvWork {
         self.segments.iter().map(|s| u64::from(s.len())).sum()
     }
 
-    /// Whether the size is zero.
+    /// Returns `true` if the size is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -492,7 +492,7 @@ pub struct SendCompletion {
     pub index: u16,
     /// The mlx5 opcode of the WQE.
     pub wqe_opcode: u8,
-    /// Whether success makes a CQE; failure always does.
+    /// `true` if success makes a CQE; failure always does.
     pub signaled: bool,
     /// Bytes that came in (READ, atomics) or went out.
     pub byte_len: u32,
@@ -546,7 +546,7 @@ pub struct RecvCompletion {
     pub op: RecvOp,
     /// Bytes of the message, the 40 of the GRH area included for datagrams.
     pub byte_len: u32,
-    /// Whether the sender asked for a solicited event.
+    /// `true` if the sender asked for a solicited event.
     pub solicited: bool,
     /// The sender of a datagram.
     pub source: Option<DatagramSource>,
@@ -593,7 +593,8 @@ pub trait Env {
     /// Fetches the next posted send WQE into `work` (which is clear). `Ok(false)` when none is posted.
     fn next_send(&mut self, work: &mut SendWork) -> Result<bool, BadWqe>;
 
-    /// Whether an XRC target may take requests for this shared receive queue: that there is one, in the target's XRC domain.
+    /// Checks whether an XRC target may take requests for this shared receive queue: that there is one, in the target's XRC
+    /// domain.
     fn xrc_check(&mut self, srqn: u32) -> Result<(), AccessError>;
 
     /// Fetches the next receive WQE, of the RQ or the SRQ, into `work` (which is clear). `Ok(false)` when none is posted.

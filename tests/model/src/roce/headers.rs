@@ -109,7 +109,7 @@ impl Headers {
             }
     }
 
-    /// Whether there are none: never.
+    /// Returns `true` if there are none: never.
     pub fn is_empty(&self) -> bool {
         false
     }

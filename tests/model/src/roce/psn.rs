@@ -40,7 +40,7 @@ impl Psn {
         self.0.wrapping_sub(earlier.0) & MASK
     }
 
-    /// Whether this one comes before `other`.
+    /// Returns `true` if this one comes before `other`.
     pub fn before(self, other: Psn) -> bool {
         self.since(other) < 0
     }

@@ -31,7 +31,7 @@ pub struct Transport {
     datagram: Datagram,
     /// DCT: who is connected to it.
     incomings: Option<Box<Incomings>>,
-    /// Whether "communication established", "send queue drained" or "target drained" was reported in the present state.
+    /// `true` if "communication established", "send queue drained" or "target drained" was reported in the present state.
     reported: bool,
 }
 
@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// Whether a target that was to be drained is.
+    /// Returns `true` if a target that was to be drained is.
     pub fn drained(&self) -> bool {
         self.config.kind == QpKind::Dct && self.config.state == QpState::Sqd && self.reported
     }
@@ -259,7 +259,7 @@ impl Transport {
         }
     }
 
-    /// Whether a packet fits the QP's type, state, P_Key and peer.
+    /// Returns `true` if a packet fits the QP's type, state, P_Key and peer.
     fn belongs(&self, packet: &Packet<'_>) -> bool {
         let config = &self.config;
         let bth = &packet.repr.bth;
@@ -350,7 +350,7 @@ impl Transport {
         }
     }
 
-    /// Whether only a stream has failed, and others go on.
+    /// Returns `true` if only a stream has failed, and others go on.
     fn fail_requester(&mut self, syndrome: Syndrome, env: &mut dyn Env) -> bool {
         if self.requester.fail_stream(&self.config, syndrome, env) {
             return true;
@@ -406,15 +406,15 @@ pub(crate) fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }
 
-/// Whether a packet on an InfiniBand port came from and to the local identifiers of `path`: with a global header two paths
-/// differ in nothing else.
+/// Returns `true` if a packet on an InfiniBand port came from and to the local identifiers of `path`: with a global header
+/// two paths differ in nothing else.
 fn same_lids(packet: &Path, path: &Path) -> bool {
     let number = |mac| lid(mac).map(|(number, _)| number);
     number(packet.source_mac) == number(path.destination_mac)
         && number(packet.destination_mac) == number(path.source_mac)
 }
 
-/// Whether a packet came over `path`, the other way round. MAC addresses and UDP ports do not identify a peer.
+/// Returns `true` if a packet came over `path`, the other way round. MAC addresses and UDP ports do not identify a peer.
 fn is_peer(packet: &Path, path: &Path) -> bool {
     match (packet.encapsulation, path.encapsulation) {
         (

@@ -201,7 +201,7 @@ impl Mask {
         &self.bits
     }
 
-    /// Whether an entry's value asks for nothing that the group does not look at.
+    /// Returns `true` if an entry's value asks for nothing that the group does not look at.
     pub(crate) fn covers(&self, value: &Fields) -> bool {
         value
             .iter()

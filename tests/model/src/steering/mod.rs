@@ -111,7 +111,7 @@ pub(crate) struct Steering {
     roots: [Root; Direction::COUNT],
     /// Tables of each direction by level.
     levels: [BTreeSet<(u8, u32)>; Direction::COUNT],
-    /// How many destinations of entries a TIR is.
+    /// The number of destinations of entries that a TIR is.
     tirs: HashMap<u32, u32>,
     entries: usize,
     key: Vec<u64>,
@@ -152,7 +152,7 @@ impl Steering {
         }
     }
 
-    /// Whether an entry sends frames to a TIR.
+    /// Returns `true` if an entry sends frames to a TIR.
     pub(crate) fn is_tir_used(&self, tir: u32) -> bool {
         self.tirs.contains_key(&tir)
     }
@@ -169,7 +169,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether frames may go to a table from one of this direction and level.
+    /// Checks whether frames may go to a table from one of this direction and level.
     fn lead(&self, direction: Direction, level: u8, to: u32) -> Result<(), Syndrome> {
         let table = self.tables.get(to);
         let table = table.filter(|table| table.direction == direction);
@@ -180,7 +180,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether a table can be made, and which number it would get.
+    /// Checks whether a table can be made, and which number it would get.
     pub(crate) fn plan_table(
         &self,
         limits: &Limits,
@@ -256,7 +256,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether a table can go.
+    /// Checks whether a table can go.
     pub(crate) fn may_destroy_table(&self, number: u32) -> Result<Place, Syndrome> {
         let table = self.table(number)?;
         if !table.groups.is_empty() {
@@ -301,7 +301,7 @@ impl Steering {
             .ok_or(Syndrome::FlowGroupUnknown)
     }
 
-    /// Whether a group can be made, and which number it would get.
+    /// Checks whether a group can be made, and which number it would get.
     pub(crate) fn plan_group(&self, table: u32, first: u32, last: u32) -> Result<u32, Syndrome> {
         let table = self.table(table)?;
         if first > last || u64::from(last) >= 1 << table.log_size {
@@ -333,7 +333,7 @@ impl Steering {
         }
     }
 
-    /// Whether a group can go.
+    /// Checks whether a group can go.
     pub(crate) fn may_destroy_group(&self, table: u32, number: u32) -> Result<Place, Syndrome> {
         let group = self.group(table, number)?;
         if group.len() != 0 {
@@ -408,7 +408,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether what an entry does makes sense and leads somewhere.
+    /// Returns `true` if what an entry does makes sense and leads somewhere.
     fn check_entry(
         &mut self,
         limits: &Limits,

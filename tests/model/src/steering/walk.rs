@@ -90,7 +90,7 @@ impl Steering {
         }
     }
 
-    /// Whether a RoCE packet is sent that a QP has made, as what it has become then; counts it on the way.
+    /// Returns `true` if a RoCE packet is sent that a QP has made, as what it has become then; counts it on the way.
     #[inline]
     pub(crate) fn rdma_sent(&mut self, frame: &mut Vec<u8>, qpn: u32) -> bool {
         match self.levels[Direction::RdmaTransmit as usize].is_empty() {

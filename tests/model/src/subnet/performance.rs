@@ -16,7 +16,7 @@ const EXTENDED_WIDTH: u16 = 1 << 9;
 /// All ports.
 pub(crate) const ALL: u8 = 0xff;
 
-/// Whether a datagram asks a port's agent.
+/// Returns `true` if a datagram asks a port's agent.
 pub(crate) fn for_agent(asked: &Datagram) -> bool {
     asked[CLASS] == class::PERFORMANCE && matches!(asked[METHOD], method::GET | method::SET)
 }

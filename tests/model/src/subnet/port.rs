@@ -117,7 +117,7 @@ impl SubnetPort {
         }
     }
 
-    /// Whether a local identifier is one of the port's.
+    /// Returns `true` if a local identifier is one of the port's.
     pub(crate) fn has(&self, lid: u16) -> bool {
         self.lid != 0 && lid & !((1 << self.lmc) - 1) == self.lid
     }

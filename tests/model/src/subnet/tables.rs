@@ -40,7 +40,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether a packet with this P_Key comes from a partition of the port's (IBTA vol. 1, 10.9.3).
+    /// Returns `true` if a packet with this P_Key comes from a partition of the port's (IBTA vol. 1, 10.9.3).
     pub(crate) fn admits(&self, pkey: u16) -> bool {
         self.pkeys.iter().any(|&own| pkey_matches(own, pkey))
     }

@@ -182,7 +182,7 @@ pub(super) fn judge(machine: Machine, outcome: &mut Outcome) -> Result<(), Strin
     Ok(())
 }
 
-/// Whether these bytes are among those of an image.
+/// Returns `true` if these bytes are among those of an image.
 fn contains(image: &[u8], bytes: &[u8]) -> bool {
     image.windows(bytes.len()).any(|window| window == bytes)
 }

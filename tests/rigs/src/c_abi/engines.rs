@@ -6,7 +6,7 @@ use super::scenario::Ready;
 use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 
-/// How long a program may take.
+/// The time that a program may take.
 const END: Duration = Duration::from_secs(60);
 
 /// A program by itself, or a pair.

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Debian's `ibv_rc_pingpong` and `rping` from one machine to the other.
 const PAIRS: &str = "machines-pairs";
-/// How long a program may take.
+/// The time that a program may take.
 const END: Duration = Duration::from_secs(150);
-/// How long a server may take until it listens.
+/// The time that a server may take until it listens.
 const START: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Addresses of the two machines on the Ethernet, and the port of their uplinks.
@@ -59,7 +59,7 @@ pub(super) fn names() -> impl Iterator<Item = (&'static str, bool)> {
     std::iter::once(PAIRS).chain(jobs).map(|name| (name, false))
 }
 
-/// Whether a job of several ranks is named, for which the engines are needed.
+/// Returns `true` if a job of several ranks is named, for which the engines are needed.
 pub(super) fn is_parallel(is_named: impl Fn(&str) -> bool) -> bool {
     JOBS.iter().any(|(name, ..)| is_named(name))
 }
@@ -275,7 +275,7 @@ impl<'a> Machines<'a> {
         Ok(Running::new(spawn(&mut command)?, log))
     }
 
-    /// Whether a program on the near machine waits for TCP connections.
+    /// Returns `true` if a program on the near machine waits for TCP connections.
     fn near_listens(&self) -> Result<bool, String> {
         let mut listens = false;
         for file in ["/proc/net/tcp", "/proc/net/tcp6"] {

@@ -140,7 +140,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Whether no scenario is chosen.
+/// Returns `true` if no scenario is chosen.
 fn is_all(arguments: &[String]) -> bool {
     arguments.iter().all(|word| word == WHOLE)
 }

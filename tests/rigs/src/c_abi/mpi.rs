@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const SOURCE: &str = include_str!("mpi.c");
-/// How long a job may take.
+/// The time that a job may take.
 const END: Duration = Duration::from_secs(150);
 /// What every job does.
 pub(super) const SAYS: [&str; 4] = [

@@ -12,9 +12,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it listens, on a busy machine.
+/// The time that a server may take until it listens, on a busy machine.
 const START: Duration = Duration::from_secs(30);
-/// How long a program may run.
+/// The time that a program may run.
 const END: Duration = Duration::from_secs(60);
 /// How often a process is looked at.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -382,7 +382,7 @@ pub(super) fn free_port() -> Result<u16, String> {
     Ok(address.port())
 }
 
-/// Whether a process listens at a TCP port of this machine.
+/// Returns `true` if a process listens at a TCP port of this machine.
 fn listens(port: u16) -> Result<bool, String> {
     for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
         // There is no tcp6 without IPv6.

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "switch-one-of-four-killed";
-/// How long the others may take: the time-out of `ib_write_bw` is 67 ms, and it tries eight times.
+/// The time that the others may take: the time-out of `ib_write_bw` is 67 ms, and it tries eight times.
 const END: Duration = Duration::from_secs(60);
 /// A switch ends with its last process.
 const GONE: Duration = Duration::from_secs(10);

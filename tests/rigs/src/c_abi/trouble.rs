@@ -61,7 +61,7 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
     },
 ];
 
-/// Whether the client's capture has to show packets that were sent again.
+/// Returns `true` if the client's capture has to show packets that were sent again.
 fn is_lossy(scenario: &Scenario) -> bool {
     scenario.options.contains(&"--loss")
 }
@@ -217,7 +217,7 @@ const OPENS_SOURCE: &str = include_str!("opens.c");
 /// Rounds, and rounds under valgrind.
 const ROUNDS: &str = "1000";
 const ROUNDS_WATCHED: &str = "20";
-/// How long either may take.
+/// The time that either may take.
 const OPENS_END: Duration = Duration::from_secs(120);
 
 /// Runs the program, also under valgrind.

@@ -31,9 +31,9 @@ const COUNTER: InC = InC {
     text: include_str!("burst_steps.c"),
     libraries: &[],
 };
-/// How many bytes the script has segments be.
+/// The number of bytes that the script has segments be.
 const SEGMENT: usize = 1400;
-/// How many frames the file has that testpmd sends.
+/// The number of frames that the file has that testpmd sends.
 const FRAMES: u32 = 64;
 
 pub(super) const SCENARIO: Scenario = Scenario {

@@ -23,7 +23,7 @@ struct Sanitizer {
     name: &'static str,
     /// The variable with its options, and those of them that are not about reports.
     options: (&'static str, &'static str),
-    /// Whether the standard library is built with it.
+    /// `true` if the standard library is built with it.
     ///
     /// ThreadSanitizer has to see the atomics in locks and channels, or it takes what they order for races.
     /// AddressSanitizer needs nothing from it: the allocator and `memcpy` are the sanitizer's own anyway.
@@ -168,7 +168,7 @@ impl Rig {
         Ok(reports)
     }
 
-    /// Whether the sanitizer is at work.
+    /// Checks whether the sanitizer is at work.
     fn try_faults(&self, sanitizer: &Sanitizer, outcome: &mut Outcome) -> Result<(), String> {
         let program = self.work.join(format!("faults-{}", sanitizer.name));
         let source = self.root.join("tests/rigs/src/sanitizers/faults.rs");

@@ -48,17 +48,17 @@ pub(super) struct Round<'a> {
     pub(super) ours: &'a Path,
     /// The machine that is this computer instead of a guest.
     pub(super) here: Option<usize>,
-    /// Whether the ordinary network is recorded.
+    /// `true` if the ordinary network is recorded.
     pub(super) record: bool,
     /// Processors of each machine.
     pub(super) processors: usize,
-    /// Whether they have an IOMMU, which maps every page by itself.
+    /// `true` if they have an IOMMU, which maps every page by itself.
     pub(super) iommu: bool,
-    /// Whether there is an ordinary network between them.
+    /// `true` if there is an ordinary network between them.
     pub(super) network: bool,
-    /// Whether the first function shares its slot with one that is not a card's.
+    /// `true` if the first function shares its slot with one that is not a card's.
     pub(super) shared_slot: bool,
-    /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
+    /// `true` if slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(super) buttons: bool,
     /// The message with which QEMU itself may abort.
     pub(super) known_abort: Option<&'a str>,
@@ -94,13 +94,13 @@ pub(super) struct Ran {
     pub(super) transcripts: Vec<Transcript>,
     /// Failures of the machines themselves.
     pub(super) wrong: Vec<String>,
-    /// Whether QEMU aborted in the known way.
+    /// `true` if QEMU aborted in the known way.
     pub(super) died: bool,
 }
 
 impl Ran {
-    /// Whether QEMU aborted in the known way, but before the guest was through these steps, of each machine: on a busy
-    /// computer the guest's last steps may take longer than QEMU needs. A step that failed stays a failure.
+    /// Returns `true` if QEMU aborted in the known way, but before the guest was through these steps, of each machine: on a
+    /// busy computer the guest's last steps may take longer than QEMU needs. A step that failed stays a failure.
     pub(super) fn cut_short(&self, planned: &[Vec<String>]) -> bool {
         let mut machines = self.transcripts.iter().zip(planned);
         let mut steps = self.transcripts.iter().flat_map(|it| &it.steps);

@@ -107,7 +107,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a scenario is to run on the first kernel, or on another one.
+    /// Returns `true` if a scenario is to run on the first kernel, or on another one.
     fn includes(&self, scenario: &Scenario, first: bool) -> bool {
         let first_only = !scenario.every_kernel || scenario.kernel.is_some();
         match self.scenarios.as_slice() {

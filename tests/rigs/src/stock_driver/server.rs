@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// How long the model may take for an answer.
+/// The time that the model may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The model, serving; or none, where no machine has a function of it.
@@ -142,7 +142,7 @@ impl Server {
         Ok(text.lines().map(str::to_string).collect())
     }
 
-    /// Whether a line of the model's log is a warning, an error, or a part of a panic, which has no level in front.
+    /// Returns `true` if a line of the model's log is a warning, an error, or a part of a panic, which has no level in front.
     pub(crate) fn is_warning(line: &str) -> bool {
         // What vfio_user says of a machine that was ended before it took an answer.
         const LEFT: &str = "Error writing to stream: Broken pipe";

@@ -55,7 +55,7 @@ pub(super) struct Flow {
     pub(super) psn: u32,
     /// Messages that the responder has completed.
     pub(super) msn: u32,
-    /// Whether the receiver's completion shall count as solicited.
+    /// `true` if the receiver's completion shall count as solicited.
     pub(super) solicited: bool,
 }
 
@@ -124,7 +124,7 @@ impl Flow {
         ]
     }
 
-    /// How many PSNs a message of so many bytes takes.
+    /// The number of PSNs that a message of so many bytes takes.
     pub(super) fn packets(&self, len: usize) -> u32 {
         len.div_ceil(self.mtu).max(1) as u32
     }

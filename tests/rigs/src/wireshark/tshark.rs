@@ -376,7 +376,7 @@ pub(super) fn dissect(file: &Path, home: &Path) -> Result<Vec<Frame>, String> {
         .collect()
 }
 
-/// Whether a display filter lets a frame of a capture file pass.
+/// Returns `true` if a display filter lets a frame of a capture file pass.
 pub(super) fn passes(file: &Path, filter: &str, home: &Path) -> Result<bool, String> {
     let mut command = reading(file, home);
     command.args(["-Y", filter, "-T", "fields", "-e", "frame.number"]);

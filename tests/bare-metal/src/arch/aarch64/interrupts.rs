@@ -20,7 +20,7 @@ use crate::run::Status;
 
 global_asm!(include_str!("vectors.s"));
 
-/// How many vectors the card has at most.
+/// The number of vectors that the card has at most.
 pub const CARD_VECTORS: u16 = 15;
 /// No sleep is longer; what is further away is slept for in parts.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ const TRAPS: usize = 64;
 const TIMER: u8 = 0x2f;
 /// The first of the card's.
 const CARD: u8 = 0x30;
-/// How many vectors the card has at most.
+/// The number of vectors that the card has at most.
 pub const CARD_VECTORS: u16 = 15;
 const SPURIOUS: u8 = 0x3f;
 

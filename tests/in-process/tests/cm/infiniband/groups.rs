@@ -45,7 +45,7 @@ fn groups(nodes: &Nodes) -> Vec<Group> {
         .with(|state| state.administration.groups.clone())
 }
 
-/// Whether what node 0 sends arrives at another node.
+/// Returns `true` if what node 0 sends arrives at another node.
 fn arrives(nodes: &mut Nodes, from: CmId, there: &UdEvent, (node, to): (usize, CmId)) -> bool {
     let buffer = nodes.cms[node].reg_msgs(to, GRH + 16).unwrap();
     let out = nodes.cms[0].reg_msgs(from, 5).unwrap();

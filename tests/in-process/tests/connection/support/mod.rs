@@ -90,7 +90,7 @@ pub(crate) fn ip(node: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, node as u8 + 1])
 }
 
-/// Whether a frame carries this CM message: UD SEND_ONLY over IPv4, then the MAD's attribute.
+/// Returns `true` if a frame carries this CM message: UD SEND_ONLY over IPv4, then the MAD's attribute.
 pub(crate) fn carries(frame: &[u8], message: Attribute) -> bool {
     const BTH: usize = 14 + 20 + 8;
     frame.get(BTH) == Some(&0x64)

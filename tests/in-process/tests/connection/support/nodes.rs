@@ -240,7 +240,7 @@ impl<'w, 's, 'd> Nodes<'w, 's, 'd> {
         );
     }
 
-    /// Whether work on a connection has failed since this was asked last.
+    /// Returns `true` if work on a connection has failed since this was asked last.
     fn work_failed(&mut self, node: usize, id: CmId) -> bool {
         let Ok(endpoint) = self.cms[node].endpoint(id) else {
             return false;

@@ -529,7 +529,7 @@ impl<'a> Packet<'a> {
         (area, kind)
     }
 
-    /// Whether a router marked it "congestion experienced".
+    /// Returns `true` if a router marked it "congestion experienced".
     pub fn congestion_experienced(&self) -> bool {
         self.repr.headers.path.traffic_class & 3 == 3
     }

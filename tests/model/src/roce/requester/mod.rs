@@ -26,7 +26,7 @@ use super::outgoing::{Scratch, transmit};
 use super::psn::Psn;
 use super::template::Template;
 
-/// How many packets may be on their way unacknowledged (READ responses do not count).
+/// The number of packets that may be on their way unacknowledged (READ responses do not count).
 const WINDOW: u32 = 1024;
 /// PSNs in use at a time: half of the number space, so that old and new can be distinguished (IBTA vol. 1, 9.7.4.1.1).
 const MAX_SPAN: u32 = 1 << 23;
@@ -221,7 +221,7 @@ impl Requester {
         true
     }
 
-    /// Whether the packet at the cursor may go out now.
+    /// Returns `true` if the packet at the cursor may go out now.
     fn may_send(&self, config: &QpConfig) -> bool {
         let Some(message) = self.messages.get(self.cursor) else {
             return false;
@@ -257,7 +257,7 @@ impl Requester {
         message.first.plus(self.offset).distance(self.una) < WINDOW
     }
 
-    /// Whether a message goes to the present target; only those of DCIs may go to another one.
+    /// Returns `true` if a message goes to the present target; only those of DCIs may go to another one.
     fn is_connected(&self, config: &QpConfig, message: &Message) -> bool {
         config.kind != QpKind::Dci
             || match (&self.initiator.connection, &message.work.target) {

@@ -39,7 +39,7 @@ impl Requester {
         true
     }
 
-    /// Whether the stream was in error, which it is no more.
+    /// Returns `true` if the stream was in error, which it is no more.
     pub(in super::super) fn reset_stream(&mut self, stream: u16) -> bool {
         self.initiator.errored.remove(&stream)
     }

@@ -184,7 +184,7 @@ impl Responder {
         });
     }
 
-    /// Whether a READ or atomic may be accepted now: in no message's middle, and not more than was agreed on.
+    /// Checks whether a READ or atomic may be accepted now: in no message's middle, and not more than was agreed on.
     fn accepts(&self, allowed: bool, config: &QpConfig) -> Result<(), Fault> {
         if allowed
             && self.receiving == Receiving::Nothing
@@ -268,7 +268,7 @@ impl Responder {
     }
 }
 
-/// Whether a payload has the length that its place in the message asks for.
+/// Returns `true` if a payload has the length that its place in the message asks for.
 fn length_fits(operation: Operation, len: usize, mtu: usize) -> bool {
     match (operation.begins(), operation.ends()) {
         (_, false) => len == mtu,

@@ -333,7 +333,7 @@ impl Responder {
         self.nak(psn, AethSyndrome::Nak(nak));
     }
 
-    /// Whether a receive WQE is in use.
+    /// Returns `true` if a receive WQE is in use.
     pub(super) fn holds_recv(&self) -> bool {
         self.holds_recv
     }

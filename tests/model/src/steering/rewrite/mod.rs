@@ -65,8 +65,8 @@ fn width(field: HeaderField) -> u32 {
     }
 }
 
-/// Whether the invariant CRC of a RoCE packet covers a field (IBTA 7.8.1, Annex A17): all that may change on the way is masked, and
-/// what is in front of the IP header is not in it.
+/// Returns `true` if the invariant CRC of a RoCE packet covers a field (IBTA 7.8.1, Annex A17): all that may change on the
+/// way is masked, and what is in front of the IP header is not in it.
 fn is_invariant(field: HeaderField) -> bool {
     !matches!(
         field,

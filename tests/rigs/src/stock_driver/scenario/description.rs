@@ -7,18 +7,18 @@ use crate::stock_driver::provision::Kernel;
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// Whether kernels differ in what it filters: any other, unless it is named, runs on the first of several kernels
+    /// `true` if kernels differ in what it filters: any other, unless it is named, runs on the first of several kernels
     /// only.
     pub(crate) every_kernel: bool,
     /// The kernel that it is for, whichever is asked for.
     pub(crate) kernel: Option<Kernel>,
-    /// How many functions the model has.
+    /// The number of functions that the model has.
     pub(crate) functions: usize,
     /// The model's options.
     pub(crate) model: &'static [&'static str],
-    /// Whether there has to be RoCE in what is recorded of the wires.
+    /// `true` if there has to be RoCE in what is recorded of the wires.
     pub(crate) roce: bool,
-    /// Whether frames are damaged there on purpose.
+    /// `true` if frames are damaged there on purpose.
     pub(crate) damaged: bool,
     /// Text that the model's log must have.
     pub(crate) model_logs: &'static [&'static str],
@@ -35,19 +35,19 @@ pub(crate) struct Boot {
     pub(crate) machines: &'static [&'static [usize]],
     /// Processors of each.
     pub(crate) processors: usize,
-    /// Whether they have an IOMMU.
+    /// `true` if they have an IOMMU.
     pub(crate) iommu: bool,
-    /// Whether there is an ordinary network between them.
+    /// `true` if there is an ordinary network between them.
     pub(crate) network: bool,
     /// The machine that is this computer instead of a guest, at the other end of that network.
     pub(crate) here: Option<usize>,
-    /// Whether what goes over that network is recorded, and shown to tshark.
+    /// `true` if what goes over that network is recorded, and shown to tshark.
     pub(crate) record: bool,
     /// Display filters of tshark, each of which some frame of the record has to pass.
     pub(crate) filters: &'static [&'static str],
-    /// Whether the first function shares its slot, and so its IOMMU group, with one that is not a card's.
+    /// `true` if the first function shares its slot, and so its IOMMU group, with one that is not a card's.
     pub(crate) shared_slot: bool,
-    /// Whether slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
+    /// `true` if slots have a button and power of their own, as PCI Express has it; otherwise it is all ACPI's.
     pub(crate) buttons: bool,
     /// The message with which QEMU itself may abort once all steps have run: text, reason. If it aborts earlier, the round
     /// is run again.

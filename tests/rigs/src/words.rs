@@ -1,0 +1,93 @@
+//! The check of documentation comments: they are sentences in the field's terms, and none begins with a question's word, as
+//! "What is read." does. Of the crates that still have such comments, the number may only fall.
+
+use std::path::Path;
+
+/// The first words that are refused.
+const REFUSED: [&str; 6] = ["What", "Which", "How", "Whether", "Who", "Whose"];
+
+/// Folders, and the most comments there that begin so. Seven of the examples' are texts of `--help`.
+const CEILINGS: [(&str, usize); 10] = [
+    ("c-abi", 164),
+    ("cm", 303),
+    ("core", 500),
+    ("examples", 7),
+    ("firmware-cmds", 0),
+    ("node", 0),
+    ("tests/in-process", 127),
+    ("tests/model", 371),
+    ("tests/rigs", 173),
+    ("vfio-driver", 0),
+];
+
+/// The comment on a line, and its mark.
+fn comment(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start();
+    ["///", "//!"]
+        .into_iter()
+        .find_map(|mark| Some((mark, line.strip_prefix(mark)?.trim_start())))
+}
+
+/// Numbers of the lines on which a comment begins with a refused word.
+fn refused(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let here = comment(line);
+        let begins = here.filter(|(mark, _)| before != Some(*mark));
+        let first = begins.and_then(|(_, text)| text.split(|c: char| !c.is_alphanumeric()).next());
+        if first.is_some_and(|word| REFUSED.contains(&word)) {
+            found.push(number);
+        }
+        before = here.map(|(mark, _)| mark);
+    }
+    found
+}
+
+/// The places in a folder, as `file:line`.
+fn places(folder: &Path, into: &mut Vec<String>) {
+    let entries = std::fs::read_dir(folder).expect("a folder of the project");
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        if path.is_dir() {
+            places(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let lines = refused(&text).into_iter();
+            into.extend(lines.map(|line| format!("{}:{line}", path.display())));
+        }
+    }
+}
+
+#[test]
+fn documentation_begins_with_no_word_of_a_question() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (folder, most) in CEILINGS {
+        let mut found = Vec::new();
+        places(&root.join(folder), &mut found);
+        assert!(
+            found.len() <= most,
+            "{folder}: {} comments begin with one of {REFUSED:?}, {most} at most:\n{}",
+            found.len(),
+            found.join("\n")
+        );
+    }
+}
+
+#[test]
+fn only_the_first_word_of_a_comment_is_looked_at() {
+    let text = "\
+//! What it is.
+//! How it works.
+
+/// The way.
+/// Which one.
+///
+/// What follows is a paragraph.
+fn way() {}
+
+    /// Whether.
+    // What an ordinary comment says.
+    /// Whatever is asked for.
+";
+    assert_eq!(refused(text), [1, 10]);
+}
