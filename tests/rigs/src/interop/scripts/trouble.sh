@@ -20,6 +20,24 @@ client_server 180 'and comes back again' listening_cm 'rping -s -a 10.0.0.1 -V -
 # connection exists, disconnects that, and accepts the number when it is asked again.
 client_server_fault 180 'our client is killed, and comes back' listening_cm 'rping -s -P -a 10.0.0.1' \
     "$to_them -v -C 1000000 $pings; $to_them -C 5"
+# So does a client with many connections, whose receives are posted before it connects: all come back at the first attempt.
+# The first server waits for one connection more, so that only Linux's CM ends the old ones.
+many=200
+within=20
+ours_many="$ours/ucmatose --link $wire --interrupts --patient -b 10.0.0.3 -s 10.0.0.1 -c $many"
+on_port='rdma resource show cm_id | grep -q "state LISTEN .*:'
+established='rdma resource show qp | grep -c "type RC state RTS"'
+refused=/sys/class/infiniband/rdma0/ports/1/cm_tx_msgs/rej
+[ $me = 1 ] || step 60 "a server for more than $many" "ucmatose -c $((many + 1)) -p 7472 > /run/many 2>&1 & until_true '${on_port}7472 \"'"
+barrier
+[ $me = 0 ] || step 60 "a client with $many connections" "$ours_many -p 7472 > \"\$run/many\" 2>&1 & echo \$! > \"\$run/victim\""
+[ $me = 1 ] || step 120 "$many are connected" "until_true '[ \$($established) = $many ]' && cat $refused > /run/refused"
+barrier
+[ $me = 0 ] || step 60 'it is killed' 'kill -KILL $(cat "$run/victim")'
+client_server 180 "all $many come back" "${on_port}7473 \"" "ucmatose -c $many -p 7473" \
+    "before=\$(date +%s%N); timeout -s KILL $within $ours_many -p 7473 || exit; echo note: $many connections after \$(((\$(date +%s%N) - before) / 1000000)) ms"
+[ $me = 1 ] || step 60 'each was refused as stale' "[ \$((\$(cat $refused) - \$(cat /run/refused))) -ge $many ]"
+
 # A client that waits for a message has nothing to send, and would never detect the loss of the peer.
 serving=1
 client_server 180 'our server is killed' 'grep -q listening "$run/pings"' "$serve -a 10.0.0.2 -v $pings" \
