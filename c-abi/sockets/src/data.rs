@@ -16,7 +16,7 @@ use crate::names::{
     NOBODY, bind_for_sending, is_nonblocking, kind, receive_deadline, wait_for_either,
 };
 use crate::rdma;
-use crate::real::{self, errno};
+use crate::real::{self, check, errno};
 use crate::table::{self, Companion};
 
 /// The flag for a call on a descriptor that does not wait.
@@ -205,14 +205,6 @@ pub unsafe extern "C-unwind" fn __read_chk(
     check(length, size);
     // SAFETY: the caller's promise.
     unsafe { read(fd, to, length) }
-}
-
-/// What the C library does when memory is smaller than what is to be written there.
-pub(crate) fn check(length: size_t, size: size_t) {
-    if length > size {
-        // SAFETY: takes no pointers.
-        unsafe { libc::abort() };
-    }
 }
 
 /// Who sends, for a destination or none.

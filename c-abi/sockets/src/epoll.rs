@@ -10,33 +10,16 @@
 use std::ffi::c_int;
 use std::ptr::null;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use libc::{epoll_event, pollfd, sigset_t};
 
 use crate::cancel::holding;
-use crate::interest::{Interest, Interests};
+use crate::interest::{IS_USED, Interest, with};
 use crate::rdma;
 use crate::real::{self, set_errno};
 use crate::table;
 use crate::wait::{wait, with_signals};
-
-static INTERESTS: Mutex<Interests> = Mutex::new(Interests::new());
-
-fn with<R>(work: impl FnOnce(&mut Interests) -> R) -> R {
-    work(&mut INTERESTS.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// There has been something in [`INTERESTS`].
-static IS_USED: AtomicBool = AtomicBool::new(false);
-
-/// A descriptor is closed: one of epoll's, or one that is waited for.
-pub(crate) fn forget(fd: c_int) {
-    if IS_USED.load(Ordering::Relaxed) {
-        with(|all| all.forget(fd));
-    }
-}
 
 /// Says what is waited for: `epoll_ctl`.
 ///

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_short};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Flags of `epoll_event` that are no events.
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -80,6 +82,23 @@ impl Interests {
         if let Some(interest) = found.filter(|interest| interest.events & ONE_SHOT != 0) {
             interest.spent = true;
         }
+    }
+}
+
+static INTERESTS: Mutex<Interests> = Mutex::new(Interests::new());
+
+/// Works on what is waited for.
+pub(crate) fn with<R>(work: impl FnOnce(&mut Interests) -> R) -> R {
+    work(&mut INTERESTS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// There has been something in [`INTERESTS`].
+pub(crate) static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// A descriptor is closed: one of epoll's, or one that is waited for.
+pub(crate) fn forget(fd: c_int) {
+    if IS_USED.load(Ordering::Relaxed) {
+        with(|all| all.forget(fd));
     }
 }
 

@@ -12,7 +12,7 @@ use libc::{pollfd, sockaddr, socklen_t, timeval};
 
 use crate::address::{self, Whose, whose};
 use crate::cancel::holding;
-use crate::epoll;
+use crate::interest;
 use crate::rdma;
 use crate::real::{self, errno, set_errno};
 use crate::table::{self, Companion};
@@ -401,7 +401,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if !rdma::is_inside() {
-        epoll::forget(fd);
+        interest::forget(fd);
         drop(table::remove(fd));
     }
     // SAFETY: takes no pointers.

@@ -92,3 +92,11 @@ real! {
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, signals: *const sigset_t) -> c_int;
 }
+
+/// What the C library does when memory is smaller than what is to be written there.
+pub(crate) fn check(length: size_t, size: size_t) {
+    if length > size {
+        // SAFETY: takes no pointers.
+        unsafe { libc::abort() };
+    }
+}

@@ -13,9 +13,8 @@ use std::time::Duration;
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use crate::cancel::holding;
-use crate::data::check;
 use crate::rdma;
-use crate::real::{self, set_errno};
+use crate::real::{self, check, set_errno};
 use crate::sets::{Sets, from_poll, to_poll};
 use crate::table::{self, Companion};
 

@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 
+use super::layout::c_structures;
 use super::objects::*;
 
-super::c_structures! {
+c_structures! {
     struct rdma_ib_addr {
         sgid: ibv_gid,
         dgid: ibv_gid,

@@ -2,9 +2,10 @@
 
 use std::ffi::c_int;
 
+use super::layout::c_structures;
 use super::objects::ibv_context;
 
-super::c_structures! {
+c_structures! {
     struct ibv_flow {
         comp_mask: u32,
         context: *mut ibv_context,

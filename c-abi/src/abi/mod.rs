@@ -12,33 +12,13 @@
 
 pub mod cma;
 pub mod flow;
+mod layout;
 pub mod numbers;
 pub mod objects;
 pub mod ops;
 pub mod requests;
-pub mod work_queue;
 
-/// Where a field of a structure lies.
-#[derive(Debug, Clone, Copy)]
-pub struct Field {
-    /// Its name.
-    pub name: &'static str,
-    /// Bytes before it.
-    pub offset: usize,
-    /// Its size in bytes.
-    pub size: usize,
-}
-
-/// How a structure lies in memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Layout {
-    /// The structure's name in C, without `struct`.
-    pub name: &'static str,
-    /// Its size in bytes.
-    pub size: usize,
-    /// Its fields in order.
-    pub fields: &'static [Field],
-}
+pub use layout::{Field, Layout};
 
 /// All structures of libibverbs and librdmacm that are declared here.
 pub fn layouts() -> impl Iterator<Item = &'static Layout> {
@@ -48,37 +28,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
         requests::LAYOUTS,
         cma::LAYOUTS,
         flow::LAYOUTS,
-        work_queue::LAYOUTS,
     ]
     .into_iter()
     .flatten()
 }
-
-/// Declares structures with C's layout, and their table `LAYOUTS`.
-macro_rules! c_structures {
-    ($(struct $name:ident { $($field:ident: $type:ty,)* })*) => {
-        $(
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            pub struct $name {
-                $(pub $field: $type,)*
-            }
-        )*
-
-        /// The structures of this module.
-        pub const LAYOUTS: &[$crate::abi::Layout] = &[$(
-            $crate::abi::Layout {
-                name: stringify!($name),
-                size: size_of::<$name>(),
-                fields: &[$(
-                    $crate::abi::Field {
-                        name: stringify!($field),
-                        offset: core::mem::offset_of!($name, $field),
-                        size: size_of::<$type>(),
-                    },
-                )*],
-            },
-        )*];
-    };
-}
-use c_structures;

@@ -4,9 +4,53 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use super::ops::{_ibv_device_ops, ibv_context_ops};
+use super::layout::c_structures;
+use super::requests::*;
 
-super::c_structures! {
+/// A function that is not offered: no program calls it, or `verbs.h` answers EOPNOTSUPP for it.
+pub type unused = *mut c_void;
+
+c_structures! {
+    struct _ibv_device_ops {
+        _dummy1: unused,
+        _dummy2: unused,
+    }
+
+    struct ibv_context_ops {
+        _compat_query_device: unused,
+        _compat_query_port: unused,
+        _compat_alloc_pd: unused,
+        _compat_dealloc_pd: unused,
+        _compat_reg_mr: unused,
+        _compat_rereg_mr: unused,
+        _compat_dereg_mr: unused,
+        alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
+        bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+        dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
+        _compat_create_cq: unused,
+        poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
+        req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
+        _compat_cq_event: unused,
+        _compat_resize_cq: unused,
+        _compat_destroy_cq: unused,
+        _compat_create_srq: unused,
+        _compat_modify_srq: unused,
+        _compat_query_srq: unused,
+        _compat_destroy_srq: unused,
+        post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        _compat_create_qp: unused,
+        _compat_query_qp: unused,
+        _compat_modify_qp: unused,
+        _compat_destroy_qp: unused,
+        post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
+        post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        _compat_create_ah: unused,
+        _compat_destroy_ah: unused,
+        _compat_attach_mcast: unused,
+        _compat_detach_mcast: unused,
+        _compat_async_event: unused,
+    }
+
     struct ibv_device {
         _ops: _ibv_device_ops,
         node_type: c_int,
@@ -361,7 +405,7 @@ super::c_structures! {
         xrcd: *mut ibv_xrcd,
         create_flags: u32,
         max_tso_header: u16,
-        rwq_ind_tbl: *mut super::work_queue::ibv_rwq_ind_table,
+        rwq_ind_tbl: *mut ibv_rwq_ind_table,
         rx_hash_conf: ibv_rx_hash_conf,
         source_qpn: u32,
         send_ops_flags: u64,
@@ -482,7 +526,7 @@ pub union async_element {
     pub cq: *mut ibv_cq,
     pub qp: *mut ibv_qp,
     pub srq: *mut ibv_srq,
-    pub wq: *mut super::work_queue::ibv_wq,
+    pub wq: *mut ibv_wq,
     pub port_num: c_int,
 }
 

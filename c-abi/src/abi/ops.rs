@@ -1,58 +1,15 @@
-//! The tables of functions that `verbs.h` calls from its inline functions.
+//! The table of functions that `verbs.h` calls from its inline functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::flow::{
     ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr, ibv_flow, ibv_flow_attr,
 };
+use super::layout::c_structures;
 use super::objects::*;
 use super::requests::*;
-use super::work_queue::*;
 
-/// A function that is not offered: no program calls it, or `verbs.h` answers EOPNOTSUPP for it.
-pub type unused = *mut c_void;
-
-super::c_structures! {
-    struct _ibv_device_ops {
-        _dummy1: unused,
-        _dummy2: unused,
-    }
-
-    struct ibv_context_ops {
-        _compat_query_device: unused,
-        _compat_query_port: unused,
-        _compat_alloc_pd: unused,
-        _compat_dealloc_pd: unused,
-        _compat_reg_mr: unused,
-        _compat_rereg_mr: unused,
-        _compat_dereg_mr: unused,
-        alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
-        bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
-        dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
-        _compat_create_cq: unused,
-        poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
-        req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
-        _compat_cq_event: unused,
-        _compat_resize_cq: unused,
-        _compat_destroy_cq: unused,
-        _compat_create_srq: unused,
-        _compat_modify_srq: unused,
-        _compat_query_srq: unused,
-        _compat_destroy_srq: unused,
-        post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        _compat_create_qp: unused,
-        _compat_query_qp: unused,
-        _compat_modify_qp: unused,
-        _compat_destroy_qp: unused,
-        post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
-        post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-        _compat_create_ah: unused,
-        _compat_destroy_ah: unused,
-        _compat_attach_mcast: unused,
-        _compat_detach_mcast: unused,
-        _compat_async_event: unused,
-    }
-
+c_structures! {
     struct verbs_context {
         query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
         advise_mr: unused,

@@ -1,10 +1,13 @@
-//! Work requests and completions of libibverbs: what the data path reads and writes.
+//! Work requests and completions of libibverbs, which the data path reads and writes, and work queues.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::objects::{ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_qp};
+use libc::{pthread_cond_t, pthread_mutex_t};
 
-super::c_structures! {
+use super::layout::c_structures;
+use super::objects::{ibv_ah, ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_qp};
+
+c_structures! {
     struct ibv_sge {
         addr: u64,
         length: u32,
@@ -98,7 +101,7 @@ super::c_structures! {
     }
 
     struct ibv_cq_ex {
-        context: *mut super::objects::ibv_context,
+        context: *mut ibv_context,
         channel: *mut super::objects::ibv_comp_channel,
         cq_context: *mut c_void,
         handle: u32,
@@ -128,6 +131,55 @@ super::c_structures! {
         read_flow_tag: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
         read_tm_info: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut c_void)>,
         read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
+    }
+
+    // Those of `ibv_create_wq` and `ibv_create_rwq_ind_table`.
+    struct ibv_wq_init_attr {
+        wq_context: *mut c_void,
+        wq_type: c_int,
+        max_wr: u32,
+        max_sge: u32,
+        pd: *mut ibv_pd,
+        cq: *mut ibv_cq,
+        comp_mask: u32,
+        create_flags: u32,
+    }
+
+    struct ibv_wq_attr {
+        attr_mask: u32,
+        wq_state: c_int,
+        curr_wq_state: c_int,
+        flags: u32,
+        flags_mask: u32,
+    }
+
+    struct ibv_wq {
+        context: *mut ibv_context,
+        wq_context: *mut c_void,
+        pd: *mut ibv_pd,
+        cq: *mut ibv_cq,
+        wq_num: u32,
+        handle: u32,
+        state: c_int,
+        wq_type: c_int,
+        post_recv: Option<unsafe extern "C" fn(*mut ibv_wq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        mutex: pthread_mutex_t,
+        cond: pthread_cond_t,
+        events_completed: u32,
+        comp_mask: u32,
+    }
+
+    struct ibv_rwq_ind_table {
+        context: *mut ibv_context,
+        ind_tbl_handle: c_int,
+        ind_tbl_num: c_int,
+        comp_mask: u32,
+    }
+
+    struct ibv_rwq_ind_table_init_attr {
+        log_ind_tbl_size: u32,
+        ind_tbl: *mut *mut ibv_wq,
+        comp_mask: u32,
     }
 }
 

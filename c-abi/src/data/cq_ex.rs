@@ -28,10 +28,6 @@ const IGNORE_OVERRUN: u32 = 1 << 1;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
 const MASK_FLAGS: u32 = 1 << 0;
 
-/// The completion at hand between `start_poll` and `end_poll`, whose entry the device gets back at the end.
-#[derive(Default)]
-pub(crate) struct Reader(Option<Completion<'static>>);
-
 /// `ibv_create_cq_ex`, from the table of functions.
 ///
 /// # Safety

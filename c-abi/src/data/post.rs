@@ -5,7 +5,6 @@
 
 use std::ffi::c_int;
 use std::mem::{self, ManuallyDrop};
-use std::ptr::NonNull;
 use std::slice;
 
 use bareverbs_node::verbs::qp::send::Batch;
@@ -17,39 +16,17 @@ use bareverbs_node::verbs::{
 
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_qp;
-use crate::abi::requests::{ibv_send_wr, ibv_sge};
+use crate::abi::requests::ibv_send_wr;
+use crate::data::lists::{sges, stopped};
 use crate::process::data_lock::DataGuard;
 use crate::process::failure::{Errno, Result, as_errno};
 use crate::process::hca::P;
 use crate::verbs::ah::AhObject;
 use crate::verbs::mw;
-use crate::verbs::qp::{QpObject, SendHalf};
+use crate::verbs::qp::{PostSend, QpObject, SendHalf};
 
 /// Inline bytes that are gathered from several places at once; the device's WQEs have fewer.
 const INLINE: usize = 1024;
-
-const _: () = {
-    // `sges` lends entries of C as the driver's.
-    assert!(size_of::<ibv_sge>() == size_of::<Sge>());
-    assert!(align_of::<ibv_sge>() == align_of::<Sge>());
-    assert!(mem::offset_of!(ibv_sge, length) == mem::offset_of!(Sge, length));
-    assert!(mem::offset_of!(ibv_sge, lkey) == mem::offset_of!(Sge, lkey));
-};
-
-/// A list of scatter/gather entries.
-///
-/// # Safety
-/// The list has as many entries as it says.
-#[inline]
-pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge]> {
-    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    if count == 0 {
-        return Ok(&[]);
-    }
-    let list = NonNull::new(list.cast_mut()).ok_or(Errno::EINVAL)?;
-    // SAFETY: the caller's promise; both structures lie in memory in the same way.
-    Ok(unsafe { slice::from_raw_parts(list.cast::<Sge>().as_ptr(), count) })
-}
 
 /// A work request in the driver's words, but for the data.
 ///
@@ -439,23 +416,6 @@ unsafe fn with_data<T: QpType>(
     }
     Ok(post(&request(SendData::Inline(&gathered[..length])))?)
 }
-
-/// Says in `bad` which request was refused.
-///
-/// # Safety
-/// `bad` is NULL or can be written.
-#[inline]
-pub(crate) unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
-    // SAFETY: the caller's promise.
-    if let Some(bad) = unsafe { bad.as_mut() } {
-        *bad = wr;
-    }
-    errno
-}
-
-/// `ibv_post_send`.
-pub(crate) type PostSend =
-    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 
 /// That of a type of QPs.
 pub(crate) fn of_type(qp_type: c_int) -> PostSend {

@@ -11,32 +11,10 @@ use bareverbs_node::verbs::{RecvQueue, Sge};
 
 use crate::abi::objects::ibv_qp;
 use crate::abi::requests::ibv_recv_wr;
-use crate::data::post::{sges, stopped};
+use crate::data::lists::receives;
 use crate::process::data_lock::DataGuard;
-use crate::process::failure::{Errno, Result, as_errno};
+use crate::process::failure::{Errno, as_errno};
 use crate::verbs::qp::QpObject;
-
-/// Posts a list of receives, and says where it stopped.
-///
-/// # Safety
-/// The list is one of the headers'; `bad` is NULL or can be written.
-pub(crate) unsafe fn receives(
-    mut wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-    mut post: impl FnMut(u64, &[Sge]) -> Result<()>,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: the caller's promise.
-        let list = unsafe { sges(request.sg_list, request.num_sge) };
-        if let Err(errno) = list.and_then(|list| post(request.wr_id, list)) {
-            // SAFETY: the caller's promise.
-            return Err(unsafe { stopped(errno, wr, bad) });
-        }
-        wr = request.next;
-    }
-    Ok(())
-}
 
 /// Posts a list of requests to the receive queue: `ibv_post_recv`.
 ///

@@ -1,63 +1,33 @@
 //! Posting by function calls: `ibv_wr_start`, an operation with its data for each request, `ibv_wr_complete`.
 //!
 //! The lock of the send queue is held from the first call to the last one, and each call writes into the ring
-//! ([`OpenBatch`]), whose requests the device sees at the end. The functions are made for each type of QPs: the program calls
+//! (`OpenBatch`), whose requests the device sees at the end. The functions are made for each type of QPs: the program calls
 //! them through its QP.
 
 // UNSAFETY: raw pointers of C, and a lock that is held between two calls.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
-use std::mem::{self, ManuallyDrop};
+use std::mem;
 use std::ptr;
 use std::slice;
 
 use bareverbs_node::verbs::{
-    Destination, LKey, MwBind, OpenBatch, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp,
-    SendQueue, Sge, Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer, qp::RawPacket,
+    Destination, LKey, MwBind, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp, SendQueue, Sge,
+    Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer, qp::RawPacket,
 };
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_ah, ibv_mw};
 use crate::abi::requests::*;
+use crate::data::lists;
+use crate::data::opened::{Open, Opened};
 use crate::data::post::{self, Sends};
 use crate::process::data_lock::DataGuard;
 use crate::process::failure::{Errno, as_errno, guarded};
 use crate::process::hca::P;
 use crate::verbs::mw;
 use crate::verbs::qp::{QpObject, SendHalf};
-
-type Open<T> = OpenBatch<'static, 'static, P, T>;
-
-/// Requests between `ibv_wr_start` and `ibv_wr_complete` or `ibv_wr_abort`: of the QP's type.
-pub(crate) union Opened {
-    rc: ManuallyDrop<Option<Open<Rc>>>,
-    uc: ManuallyDrop<Option<Open<Uc>>>,
-    ud: ManuallyDrop<Option<Open<Ud>>>,
-    xrc: ManuallyDrop<Option<Open<XrcSend>>>,
-    raw: ManuallyDrop<Option<Open<RawPacket>>>,
-}
-
-/// None, of a QP of this type.
-pub(crate) fn none(qp_type: c_int) -> Opened {
-    match qp_type {
-        IBV_QPT_UC => Opened {
-            uc: ManuallyDrop::new(None),
-        },
-        IBV_QPT_UD => Opened {
-            ud: ManuallyDrop::new(None),
-        },
-        IBV_QPT_XRC_SEND => Opened {
-            xrc: ManuallyDrop::new(None),
-        },
-        IBV_QPT_RAW_PACKET => Opened {
-            raw: ManuallyDrop::new(None),
-        },
-        _ => Opened {
-            rc: ManuallyDrop::new(None),
-        },
-    }
-}
 
 /// What each type of QP can send: bits of `enum ibv_qp_create_send_ops_flags`.
 pub(crate) fn has_operations(qp_type: c_int, operations: u64) -> bool {
@@ -599,7 +569,7 @@ unsafe extern "C" fn set_sge_list<T: Opens>(
     // SAFETY: C's promise: after an operation, with so many entries.
     unsafe {
         let count = c_int::try_from(num_sge).unwrap_or(-1);
-        with::<T>(qp, |open| match post::sges(list, count) {
+        with::<T>(qp, |open| match lists::sges(list, count) {
             Ok(list) => open.set_sge_list(list),
             Err(_) => open.fail(PostError::Unsupported),
         });

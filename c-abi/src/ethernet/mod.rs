@@ -2,5 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod raw;
+pub(crate) mod raw_qp;
 pub(crate) mod rss;
+pub(crate) mod rules;
 pub(crate) mod work_queue;

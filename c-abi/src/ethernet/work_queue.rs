@@ -15,18 +15,18 @@ use bareverbs_node::verbs::{
 
 use crate::abi::numbers::*;
 use crate::abi::objects::ibv_context;
-use crate::abi::requests::ibv_recv_wr;
-use crate::abi::work_queue::*;
-use crate::data::receive::receives;
+use crate::abi::requests::*;
+
+use crate::data::lists::receives;
 use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer};
 use crate::process::hca::P;
 use crate::process::registry::take_out;
-use crate::verbs::async_event::Subject;
 use crate::verbs::context::context;
 use crate::verbs::cq::cq;
 use crate::verbs::pd::pd;
+use crate::verbs::subject::Subject;
 
 /// The largest table that the system's interface takes: `IB_USER_VERBS_MAX_LOG_IND_TBL_SIZE`.
 const MAX_LOG_TABLE: u32 = 0x0d;
@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn create_wq(
         context
             .hca
             .registry
-            .with(|objects| objects.wqs.insert(number, pointer.cast_const()));
+            .with(|objects| objects.wqs.insert(number, pointer.cast_const().cast()));
         Ok(pointer.cast())
     })
 }
@@ -259,7 +259,7 @@ pub(crate) unsafe extern "C" fn destroy_wq(of: *mut ibv_wq) -> c_int {
         }
         context
             .events
-            .remove(|event| event.subject == Subject::Wq(pointer));
+            .remove(|event| event.subject == Subject::Wq(pointer.cast()));
         object.acks.wait();
         // SAFETY: the caller's promise: it was made by `create_wq`.
         drop(unsafe { Box::from_raw(of.cast::<WqObject>()) });

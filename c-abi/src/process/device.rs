@@ -14,7 +14,7 @@ use crate::abi::numbers::{IBV_FORK_UNNEEDED, IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::objects::ibv_device;
 use crate::process::failure::{Errno, Result, as_nothing, as_number, as_pointer, guarded, lock};
 use crate::process::hca::Hca;
-use crate::process::{memory, progress, settings};
+use crate::process::{memory, owner, progress, settings};
 
 /// The addresses that a device is made with, its threads and its model included.
 const NEEDED: usize = 64 << 20;
@@ -46,7 +46,7 @@ impl DeviceObject {
             }
         };
         let mut c = ibv_device {
-            _ops: crate::abi::ops::_ibv_device_ops {
+            _ops: crate::abi::objects::_ibv_device_ops {
                 _dummy1: ptr::null_mut(),
                 _dummy2: ptr::null_mut(),
             },
@@ -98,7 +98,7 @@ impl DeviceObject {
         if let Some(hca) = *hca {
             return Ok(hca);
         }
-        let _blocked = progress::BlockedSignals::new();
+        let _blocked = owner::BlockedSignals::new();
         let is_model = self.name == DeviceName::Model;
         memory::room_for(NEEDED).inspect_err(|_| {
             log::error!("{}: no memory for it, which is {NEEDED} bytes", self.name);

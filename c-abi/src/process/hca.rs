@@ -19,17 +19,16 @@ use bareverbs_node::verbs::{
     Config, CqSlot, Device, DeviceSlot, EthernetInit, FlightRecorder, Gid, LinkLayer, Mtu, Pd,
     PortState, QpSlot, Record, SrqSlot, Storage,
 };
-use bareverbs_node::{Address, DevicePlatform, PageChunks, wait_for_link, write_report};
+use bareverbs_node::{Address, PageChunks, wait_for_link, write_report};
 
-use crate::ethernet::raw::Raw;
+use crate::ethernet::rules::Raw;
 use crate::process::clock::Clock;
 use crate::process::failure::{Errno, Result, lock};
-use crate::process::memory;
+use crate::process::kept::keep;
+pub(crate) use crate::process::kept::{P, slots};
 use crate::process::registry::Registry;
 use crate::process::settings;
 
-/// The platform: a card or a model.
-pub(crate) type P = DevicePlatform;
 /// The connection manager of a device.
 pub(crate) type Cm = RdmaCm<'static, 'static, P, PortResolver>;
 
@@ -265,25 +264,6 @@ impl std::ops::DerefMut for Manager<'_> {
             None => unreachable!("`Hca::manager` has looked, and the lock is held since"),
         }
     }
-}
-
-/// Addresses of memory that lives as long as the process. Who borrows it may be gone before, at the end, and checkers of leaks
-/// look for an address.
-static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-/// Keeps memory for ever.
-fn keep<T: ?Sized>(memory: Box<T>) -> &'static mut T {
-    let memory = Box::leak(memory);
-    lock(&KEPT).push(std::ptr::from_ref(memory).addr());
-    memory
-}
-
-/// As many empty slots, for ever.
-///
-/// # Errors
-/// ENOMEM.
-pub(crate) fn slots<T>(count: usize, empty: impl Fn() -> T) -> Result<&'static mut [T]> {
-    Ok(keep(memory::boxed(count, empty)?))
 }
 
 fn open(platform: P) -> Result<&'static Device<'static, P>> {

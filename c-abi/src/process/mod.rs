@@ -9,9 +9,12 @@ pub(crate) mod device;
 pub(crate) mod failure;
 pub(crate) mod hca;
 pub(crate) mod interfaces;
+pub(crate) mod kept;
 pub(crate) mod memory;
 #[cfg(feature = "model")]
 pub(crate) mod model;
+pub(crate) mod owner;
 pub(crate) mod progress;
 pub(crate) mod registry;
 pub mod settings;
+pub(crate) mod tasks;

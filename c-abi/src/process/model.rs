@@ -21,7 +21,7 @@ use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
 
 use crate::process::failure::{Errno, Result, as_nothing, lock};
-use crate::process::{progress, settings};
+use crate::process::{owner, settings};
 
 /// The models of this process, once one of them was opened.
 static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
@@ -74,7 +74,7 @@ pub(crate) fn platform(index: usize, count: usize, unit: u8) -> Result<DevicePla
 /// they have the completion of an unreliable send.
 extern "C" fn leave() {
     as_nothing(|| {
-        if progress::in_child() {
+        if owner::in_child() {
             return Ok(());
         }
         if let Some(world) = &*lock(&WORLD) {

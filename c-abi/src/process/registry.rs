@@ -1,4 +1,6 @@
 //! The objects of C that a device's events are for: contexts, CQs with channels, and QPs and SRQs by number.
+//!
+//! They are here as C has them, so that objects know the registry, and the registry none of their types.
 
 // UNSAFETY: keeps raw pointers to objects of C, which their owners take out before they free them.
 #![expect(unsafe_code)]
@@ -8,12 +10,9 @@ use std::sync::Mutex;
 
 use bareverbs_node::cm::rdma::CmId;
 
-use crate::ethernet::work_queue::WqObject;
+use crate::abi::objects::{ibv_context, ibv_cq, ibv_qp, ibv_srq};
+use crate::abi::requests::ibv_wq;
 use crate::process::failure::lock;
-use crate::verbs::context::ContextObject;
-use crate::verbs::cq::CqObject;
-use crate::verbs::qp::QpObject;
-use crate::verbs::srq::SrqObject;
 
 /// Pointers to objects, each valid for as long as it is in here.
 #[derive(Default)]
@@ -22,13 +21,13 @@ pub(crate) struct Registry(Mutex<Objects>);
 /// What is behind the lock. An object may be used while the lock is held.
 #[derive(Default)]
 pub(crate) struct Objects {
-    pub(crate) contexts: Vec<*const ContextObject>,
-    pub(crate) cqs: HashMap<u32, *const CqObject>,
-    pub(crate) qps: HashMap<u32, *const QpObject>,
-    pub(crate) srqs: HashMap<u32, *const SrqObject>,
-    pub(crate) wqs: HashMap<u32, *const WqObject>,
+    pub(crate) contexts: Vec<*mut ibv_context>,
+    pub(crate) cqs: HashMap<u32, *const ibv_cq>,
+    pub(crate) qps: HashMap<u32, *const ibv_qp>,
+    pub(crate) srqs: HashMap<u32, *const ibv_srq>,
+    pub(crate) wqs: HashMap<u32, *const ibv_wq>,
     /// Raw packet QPs by the number of their own receive queue, which the device's events have.
-    pub(crate) receiving: HashMap<u32, *const QpObject>,
+    pub(crate) receiving: HashMap<u32, *const ibv_qp>,
     /// Ids of the connection manager by the QP of their connection.
     pub(crate) cm_ids: HashMap<u32, CmId>,
 }
@@ -45,7 +44,8 @@ impl Registry {
 
 /// Takes an object out of one of the maps. Its number may have been given to another one since; and where the number comes from
 /// memory that the program can write, it may be wrong.
-pub(crate) fn take_out<T>(map: &mut HashMap<u32, *const T>, number: u32, object: *const T) {
+pub(crate) fn take_out<T, O>(map: &mut HashMap<u32, *const T>, number: u32, object: *const O) {
+    let object = object.cast::<T>();
     if map.get(&number) == Some(&object) {
         map.remove(&number);
     } else {

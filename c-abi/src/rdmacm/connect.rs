@@ -15,72 +15,12 @@ use crate::abi::objects::{ibv_ece, ibv_qp_attr};
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
 use crate::process::hca::Cm;
 use crate::rdmacm::channel::channel;
-use crate::rdmacm::event::flush_qp;
-use crate::rdmacm::id::{IdObject, completed, id, manager_of};
+use crate::rdmacm::id::{IdObject, id, manager_of};
+use crate::rdmacm::qp_states::{flush_qp, move_qp};
 use crate::rdmacm::route::rdma_get_src_port;
+use crate::rdmacm::waiting::completed;
 use crate::rdmacm::wildcard::listen_elsewhere;
-use crate::verbs::{modify, qp};
-
-/// Takes an id's QP to a state, with as many READs and atomics as the parameters say if there are any.
-///
-/// # Safety
-/// The id was created here, and has a QP.
-unsafe fn move_qp(
-    id: *mut rdma_cm_id,
-    state: QpState,
-    param: Option<&ConnParam<'_>>,
-) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
-    unsafe {
-        let (hca, cm) = manager_of(id)?;
-        let (mut attr, mask) = hca.manager()?.init_qp_attr(cm, state)?;
-        if let Some(param) = param {
-            attr.max_dest_rd_atomic = param.responder_resources;
-            attr.max_rd_atomic = param.initiator_depth;
-        }
-        qp::qp((*id).qp)?.modify(&attr, mask)
-    }
-}
-
-/// Takes the QP of an id to INIT, or to work for datagrams.
-///
-/// # Safety
-/// The id was created here, and has a QP.
-pub(crate) unsafe fn init_qp(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
-    unsafe {
-        move_qp(id, QpState::Init, None)?;
-        if (*id).qp_type == IBV_QPT_UD {
-            move_qp(id, QpState::Rtr, None)?;
-            move_qp(id, QpState::Rts, None)?;
-        }
-        Ok(())
-    }
-}
-
-/// The other end has accepted: moves the QP and confirms. If that fails the QP is in ERR, and the other end is refused.
-///
-/// # Safety
-/// The id was created here, and has a QP.
-pub(crate) unsafe fn establish_own(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
-    unsafe {
-        let (hca, cm) = manager_of(id)?;
-        let established = (|| {
-            move_qp(id, QpState::Rtr, None)?;
-            move_qp(id, QpState::Rts, None)?;
-            Ok(hca.manager()?.establish(cm)?)
-        })();
-        if established.is_err() {
-            flush_qp(id);
-            let refused = hca.manager()?.reject(cm, &[]);
-            if let Err(error) = refused {
-                log::debug!("{error}");
-            }
-        }
-        established
-    }
-}
+use crate::verbs::modify;
 
 /// Private data that C points to.
 ///

@@ -10,12 +10,15 @@ use crate::abi::cma::{rdma_addrinfo, rdma_cm_event, rdma_cm_id};
 use crate::abi::numbers::{RAI_PASSIVE, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH};
 use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
 use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
-use crate::rdmacm::event::{acknowledge, get};
-use crate::rdmacm::id::{IdObject, complete, id, rdma_destroy_id};
+use crate::rdmacm::create::rdma_destroy_id;
+use crate::rdmacm::event::get;
+use crate::rdmacm::event_object::acknowledge;
+use crate::rdmacm::id::{IdObject, id};
 use crate::rdmacm::options::rdma_set_option;
 use crate::rdmacm::queues;
 use crate::rdmacm::route::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 use crate::rdmacm::sockaddr::check_length;
+use crate::rdmacm::waiting::complete;
 
 /// How long librdmacm gives each step of address resolution here, in milliseconds.
 const RESOLVE: c_int = 2000;

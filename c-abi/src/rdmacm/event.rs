@@ -8,30 +8,18 @@ use std::mem::zeroed;
 use std::ptr;
 
 use bareverbs_node::cm::rdma::{CmEvent, EventType, RdmaError};
-use bareverbs_node::verbs::{QpAttr, QpAttrMask, QpState};
 
-use crate::abi::cma::{
-    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
-};
+use crate::abi::cma::{rdma_cm_event, rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::abi::numbers::IBV_QPT_UD;
-use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
+use crate::process::failure::{Result, as_status, guarded, lock, status};
 use crate::process::hca::Hca;
 use crate::rdmacm::channel::{EventChannel, channel};
-use crate::rdmacm::connect;
+use crate::rdmacm::event_object::{EventObject, acknowledge};
+use crate::rdmacm::groups;
 use crate::rdmacm::id::IdObject;
-use crate::rdmacm::multicast;
-use crate::rdmacm::own_events;
+use crate::rdmacm::own_events::OwnEvent;
+use crate::rdmacm::qp_states::{establish_own, flush_qp};
 use crate::verbs::path;
-use crate::verbs::qp;
-
-/// An event with its private data.
-#[repr(C)]
-struct EventObject {
-    c: rdma_cm_event,
-    /// Whose events are counted: the id's, or the listener's.
-    owner: *const IdObject,
-    private: [u8; 256],
-}
 
 /// An event as it was taken, with its id counted.
 struct Taken {
@@ -105,7 +93,7 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                 c.id = request(hca, event, *owner)?.cast();
             }
             EventType::ConnectResponse if !(**owner).c.qp.is_null() => {
-                match connect::establish_own(owner.cast()) {
+                match establish_own(owner.cast()) {
                     Ok(()) => c.event = EventType::Established as c_int,
                     Err(errno) => {
                         lock(&(**owner).inner).failed = true;
@@ -128,13 +116,13 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                 }
             }
             EventType::MulticastJoin => {
-                if let Err(errno) = multicast::joined(*owner, event) {
+                if let Err(errno) = groups::joined(*owner, event) {
                     c.event = EventType::MulticastError as c_int;
                     c.status = -errno.0;
                 }
             }
             EventType::Unreachable | EventType::ConnectError => flush_qp(owner.cast()),
-            EventType::User => match own_events::next(*owner)? {
+            EventType::User => match next_own(*owner)? {
                 Some(own) => {
                     (c.event, c.status) = (own.event, own.status);
                     argument = Some(own.arg);
@@ -246,39 +234,23 @@ unsafe fn request(
     }
 }
 
-/// Moves the QP of an id to ERR, so that what is posted comes back.
+/// Takes the next one of an id, of which the manager has said that there are some.
 ///
 /// # Safety
-/// The id was created here.
-pub(crate) unsafe fn flush_qp(id: *mut rdma_cm_id) {
-    let attr = QpAttr {
-        qp_state: QpState::Err,
-        ..QpAttr::DEFAULT
+/// The id is there.
+unsafe fn next_own(id: *mut IdObject) -> Result<Option<OwnEvent>> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { &*id };
+    let taken = {
+        let mut inner = lock(&object.inner);
+        let taken = inner.own.waiting.pop_front();
+        let (hca, cm) = (inner.hca, inner.cm);
+        inner.own.announce_again(&mut *hca.manager()?, cm)?;
+        taken
     };
-    // SAFETY: the caller's promise: its QP is one of this library's.
-    let flushed = match unsafe { qp::qp((*id).qp) } {
-        Ok(qp) => qp.modify(&attr, QpAttrMask::STATE),
-        Err(_) => Ok(()),
-    };
-    if let Err(errno) = flushed {
-        log::debug!("to ERR: {errno:?}");
-    }
-}
-
-/// Acknowledges an event, which is gone then.
-///
-/// # Safety
-/// It is one of [`get`], and was not acknowledged yet.
-pub(crate) unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result<()> {
-    if event.is_null() {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: the caller's promise: it was made by `process`, and its owner waits for this.
-    unsafe {
-        let object = Box::from_raw(event.cast::<EventObject>());
-        (*object.owner).acks.acknowledge(1);
-    }
-    Ok(())
+    // SAFETY: the id's channel is there for as long as the id.
+    unsafe { channel(object.c.channel) }?.signal();
+    Ok(taken)
 }
 
 /// Waits for an event: `rdma_get_cm_event`. To be acknowledged with `rdma_ack_cm_event`.

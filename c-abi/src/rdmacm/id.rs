@@ -14,20 +14,18 @@ use bareverbs_node::cm::rdma::{
 };
 use bareverbs_node::verbs::Gid;
 
-use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
 use crate::process::acks::Acks;
 use crate::process::device::devices;
-use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
+use crate::process::failure::{Errno, Result, lock};
 use crate::process::hca::{Cm, Hca};
 use crate::process::memory;
 use crate::rdmacm::channel::{EventChannel, channel};
-use crate::rdmacm::event::acknowledge;
 use crate::rdmacm::own_events::OwnEvents;
 use crate::rdmacm::sockaddr;
 use crate::rdmacm::verbs_of;
-use crate::rdmacm::wildcard;
 
 /// An id.
 #[repr(C)]
@@ -405,123 +403,4 @@ pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, Cm
     // SAFETY: the caller's promise.
     let inner = lock(unsafe { &self::id(id)?.inner });
     Ok((inner.hca, inner.cm))
-}
-
-/// The result of a call that has begun something, if `Ok(true)`: on an id without a channel of the program's, what its event says,
-/// for which this waits. The thread may be cancelled meanwhile: nothing is to be dropped here, and where this is called.
-///
-/// # Safety
-/// The id was created here.
-pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Result<()> {
-    if !begun? {
-        return Ok(());
-    }
-    // SAFETY: the caller's promise, for all of this.
-    unsafe {
-        let waits = guarded(|| {
-            channel(self::id(id)?.c.channel)?.signal();
-            if !lock(&self::id(id)?.inner).sync {
-                return Ok(false);
-            }
-            let before = (*id).event;
-            if !before.is_null() {
-                (*id).event = ptr::null_mut();
-                acknowledge(before)?;
-            }
-            Ok(true)
-        })?;
-        if !waits {
-            return Ok(());
-        }
-        let event: *mut rdma_cm_event = super::event::get((*id).channel)?;
-        (*id).event = event;
-        match ((*event).event, (*event).status) {
-            (_, 0) => Ok(()),
-            (REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
-            (_, status) => Err(Errno(status.saturating_abs())),
-        }
-    }
-}
-
-/// [`complete`] for C.
-///
-/// # Safety
-/// The caller promises the same as for [`complete`].
-pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
-    // SAFETY: the caller's promise.
-    status(unsafe { complete(id, begun) }.map(|()| 0))
-}
-
-/// `RDMA_CM_EVENT_REJECTED`.
-const REJECTED: c_int = 8;
-
-/// Creates an id: `rdma_create_id`. Without a channel its calls wait for their events.
-///
-/// # Safety
-/// The channel is NULL or was created here; `id` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_create_id(
-    channel: *mut rdma_event_channel,
-    id: *mut *mut rdma_cm_id,
-    context: *mut c_void,
-    ps: c_int,
-) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let object = IdObject::create(channel, context, ps, None)?;
-            id.write(object.cast());
-        }
-        Ok(())
-    })
-}
-
-/// Destroys an id, after its events were acknowledged: `rdma_destroy_id`.
-///
-/// # Safety
-/// It was created here, has no QP, and is not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::id(id) }?;
-        let (hca, cm, sync, qpn) = {
-            let inner = lock(&object.inner);
-            (inner.hca, inner.cm, inner.sync, inner.qpn)
-        };
-        if let Some(qpn) = qpn {
-            hca.registry.with(|objects| {
-                // The number may be another QP's since.
-                if objects.cm_ids.get(&qpn) == Some(&cm) {
-                    objects.cm_ids.remove(&qpn);
-                }
-            });
-        }
-        wildcard::forget(object);
-        match hca.manager() {
-            Ok(mut manager) => manager.destroy_id(cm)?,
-            // The process is about to end.
-            Err(Errno::ENODEV) => {}
-            Err(errno) => return Err(errno),
-        }
-        // From here on no event of it is handed out. Those that were not taken are gone.
-        // SAFETY: the id's channel is there for as long as the id.
-        if let Ok(channel) = unsafe { channel((*id).channel) } {
-            channel.signal();
-        }
-        // SAFETY: the caller's promise, for all of this.
-        unsafe {
-            let event = (*id).event;
-            if !event.is_null() {
-                (*id).event = ptr::null_mut();
-                acknowledge(event)?;
-            }
-            object.acks.wait();
-            if sync {
-                EventChannel::destroy((*id).channel.cast());
-            }
-            drop(Box::from_raw(id.cast::<IdObject>()));
-        }
-        Ok(())
-    })
 }

@@ -6,18 +6,24 @@
 mod addrinfo;
 mod channel;
 mod connect;
+mod create;
 mod endpoint;
 mod event;
+mod event_object;
+mod groups;
 pub(crate) mod id;
 mod multicast;
 mod options;
 mod own_events;
 pub(crate) mod path;
+mod qp_states;
 mod queues;
 mod route;
 pub(crate) mod sockaddr;
 mod verbs_of;
+mod waiting;
 mod wildcard;
+mod write_event;
 
 pub(crate) use channel::signal_channels;
 pub(crate) use sockaddr::to_c;

@@ -7,18 +7,14 @@
 #![expect(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_int};
-use std::ptr;
+use std::ffi::c_int;
 
 use bareverbs_node::cm::rdma::CmId;
 
-use crate::abi::cma::{rdma_addrinfo, rdma_cm_id};
-use crate::abi::numbers::*;
-use crate::process::failure::{Errno, Result, as_status, guarded, lock};
+use crate::abi::cma::rdma_addrinfo;
+use crate::process::failure::Result;
 use crate::process::hca::Cm;
-use crate::rdmacm::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
-use crate::rdmacm::channel::channel;
-use crate::rdmacm::id::{IdObject, completed, id};
+use crate::rdmacm::addrinfo::rdma_freeaddrinfo;
 
 /// An event in the headers' numbers.
 pub(crate) struct OwnEvent {
@@ -30,14 +26,14 @@ pub(crate) struct OwnEvent {
 /// An id holds such events here, and the addresses that were found.
 #[derive(Default)]
 pub(crate) struct OwnEvents {
-    waiting: VecDeque<OwnEvent>,
+    pub(super) waiting: VecDeque<OwnEvent>,
     /// From `rdma_resolve_addrinfo` to `rdma_query_addrinfo`.
-    resolving: bool,
-    resolved: Option<Found>,
+    pub(super) resolving: bool,
+    pub(super) resolved: Option<Found>,
 }
 
 /// A result of `rdma_getaddrinfo`, until the program takes it.
-struct Found(*mut rdma_addrinfo);
+pub(super) struct Found(pub(super) *mut rdma_addrinfo);
 
 impl Drop for Found {
     fn drop(&mut self) {
@@ -48,7 +44,7 @@ impl Drop for Found {
 
 impl OwnEvents {
     /// Adds one. The manager has an event of it for as long as there are any.
-    fn add(&mut self, event: OwnEvent, manager: &mut Cm, cm: CmId) -> Result<()> {
+    pub(super) fn add(&mut self, event: OwnEvent, manager: &mut Cm, cm: CmId) -> Result<()> {
         if self.waiting.is_empty() {
             manager.write_cm_event(cm, 0, 0)?;
         }
@@ -63,150 +59,4 @@ impl OwnEvents {
         }
         Ok(())
     }
-}
-
-/// Adds an event to those of an id, whose channel becomes readable.
-///
-/// # Safety
-/// The id was created here.
-unsafe fn write(id: *mut rdma_cm_id, event: OwnEvent) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { self::id(id) }?;
-    {
-        let mut inner = lock(&object.inner);
-        let (hca, cm) = (inner.hca, inner.cm);
-        inner.own.add(event, &mut *hca.manager()?, cm)?;
-    }
-    // SAFETY: the id's channel is there for as long as the id.
-    unsafe { channel(object.c.channel) }?.signal();
-    Ok(())
-}
-
-/// Takes the next one of an id, of which the manager has said that there are some.
-///
-/// # Safety
-/// The id is there.
-pub(crate) unsafe fn next(id: *mut IdObject) -> Result<Option<OwnEvent>> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { &*id };
-    let taken = {
-        let mut inner = lock(&object.inner);
-        let taken = inner.own.waiting.pop_front();
-        let (hca, cm) = (inner.hca, inner.cm);
-        inner.own.announce_again(&mut *hca.manager()?, cm)?;
-        taken
-    };
-    // SAFETY: the id's channel is there for as long as the id.
-    unsafe { channel(object.c.channel) }?.signal();
-    Ok(taken)
-}
-
-/// Reports an event of the program's own: `rdma_write_cm_event`.
-///
-/// # Safety
-/// The id was created here.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_write_cm_event(
-    id: *mut rdma_cm_id,
-    event: c_int,
-    status: c_int,
-    arg: u64,
-) -> c_int {
-    as_status(|| {
-        if event != RDMA_CM_EVENT_USER {
-            return Err(Errno::EINVAL);
-        }
-        let event = OwnEvent { event, status, arg };
-        // SAFETY: the caller's promise.
-        unsafe { write(id, event) }
-    })
-}
-
-/// Resolves a name and a service as `rdma_getaddrinfo` does, and reports that as an event: `rdma_resolve_addrinfo`. As in
-/// librdmacm, the name is resolved before this returns, and a name that is not found is an error of the call.
-///
-/// # Safety
-/// The id was created here; the rest is as for `rdma_getaddrinfo`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
-    id: *mut rdma_cm_id,
-    node: *const c_char,
-    service: *const c_char,
-    hints: *const rdma_addrinfo,
-) -> c_int {
-    let begun = guarded(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::id(id) }?;
-        if std::mem::replace(&mut lock(&object.inner).own.resolving, true) {
-            return Err(Errno::EBUSY);
-        }
-        // SAFETY: the caller's promise.
-        let resolved = unsafe { resolve(id, node, service, hints) };
-        if resolved.is_err() {
-            let own = &mut lock(&object.inner).own;
-            (own.resolving, own.resolved) = (false, None);
-        }
-        resolved.map(|()| true)
-    });
-    // SAFETY: the caller's promise.
-    unsafe { completed(id, begun) }
-}
-
-/// # Safety
-/// As `rdma_resolve_addrinfo`.
-unsafe fn resolve(
-    id: *mut rdma_cm_id,
-    node: *const c_char,
-    service: *const c_char,
-    hints: *const rdma_addrinfo,
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
-    if flags & RAI_SA != 0 {
-        return Err(match (flags & RAI_DNS != 0 || !node.is_null(), service) {
-            (true, _) => Errno::EOPNOTSUPP,
-            (false, service) if service.is_null() => Errno::EINVAL,
-            // Service records of a subnet are not looked for.
-            (false, _) => Errno::EOPNOTSUPP,
-        });
-    }
-    let mut found = ptr::null_mut();
-    // SAFETY: the caller's promise.
-    if unsafe { rdma_getaddrinfo(node, service, hints, &mut found) } != 0 {
-        return Err(Errno::last());
-    }
-    // SAFETY: the caller's promise.
-    lock(&unsafe { self::id(id) }?.inner).own.resolved = Some(Found(found));
-    let event = OwnEvent {
-        event: RDMA_CM_EVENT_ADDRINFO_RESOLVED,
-        status: 0,
-        arg: 0,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { write(id, event) }
-}
-
-/// Takes what `rdma_resolve_addrinfo` has found: `rdma_query_addrinfo`. To be freed with `rdma_freeaddrinfo`.
-///
-/// # Safety
-/// The id was created here, and `info` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_query_addrinfo(
-    id: *mut rdma_cm_id,
-    info: *mut *mut rdma_addrinfo,
-) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::id(id) }?;
-        if info.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        let own = &mut lock(&object.inner).own;
-        let found = own.resolved.take();
-        let mut found = found.ok_or(Errno(libc::ENOENT))?;
-        own.resolving = false;
-        // SAFETY: the caller's promise.
-        unsafe { info.write(std::mem::replace(&mut found.0, ptr::null_mut())) };
-        Ok(())
-    })
 }

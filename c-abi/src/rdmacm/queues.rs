@@ -11,13 +11,13 @@ use crate::abi::cma::rdma_cm_id;
 use crate::abi::numbers::*;
 use crate::abi::objects::*;
 use crate::process::failure::{Errno, Result, as_nothing, as_status};
-use crate::rdmacm::connect::init_qp;
 use crate::rdmacm::id::{id, manager_of};
+use crate::rdmacm::qp_states::init_qp;
 use crate::rdmacm::verbs_of::xrcd_of;
 use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
+use crate::verbs::create_qp::{create_qp_ex, ibv_destroy_qp};
 use crate::verbs::pd;
-use crate::verbs::qp::{create_qp_ex, ibv_destroy_qp};
 use crate::verbs::srq::ibv_destroy_srq;
 use crate::verbs::xrc::create_srq_ex;
 

@@ -11,8 +11,9 @@ use libc::sockaddr;
 
 use crate::abi::cma::rdma_cm_id;
 use crate::process::failure::{Errno, as_status, guarded, lock};
-use crate::rdmacm::id::{IdObject, completed, id, manager_of};
+use crate::rdmacm::id::{IdObject, id, manager_of};
 use crate::rdmacm::sockaddr::{from_c, ip, to_c};
+use crate::rdmacm::waiting::completed;
 
 /// A time-out of C.
 fn timeout(milliseconds: c_int) -> Duration {

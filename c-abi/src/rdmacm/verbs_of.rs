@@ -11,7 +11,7 @@ use crate::abi::objects::{ibv_context, ibv_pd, ibv_xrcd};
 use crate::process::device::{DeviceObject, devices};
 use crate::process::failure::{Errno, Result, as_nothing, as_pointer, lock};
 use crate::process::hca::Hca;
-use crate::verbs::context::ContextObject;
+use crate::verbs::open;
 use crate::verbs::pd::PdObject;
 use crate::verbs::xrc::XrcdObject;
 
@@ -37,7 +37,7 @@ pub(crate) fn shared(device: &'static DeviceObject) -> Result<Shared> {
     if let Some(found) = all.iter().find(|shared| ptr::eq(shared.hca, hca)) {
         return Ok(*found);
     }
-    let context = ContextObject::open(device)?;
+    let context = open::open(device)?;
     let pd = hca.device.alloc_pd()?;
     let verbs = context.into_raw();
     let found = Shared {

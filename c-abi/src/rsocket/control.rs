@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 /// Connections are refused from now on, and calls that wait for one end.
 fn stop_listening(socket: &Socket, state: &mut State) -> Result<()> {
     let ids = std::mem::take(&mut state.ids);
-    super::socket::destroy(&ids);
+    super::ids::destroy(&ids);
     state.phase = Phase::Failed;
     socket.waiters.wake();
     Ok(())

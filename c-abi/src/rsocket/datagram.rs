@@ -390,7 +390,7 @@ impl Datagrams {
 impl Drop for Datagrams {
     fn drop(&mut self) {
         let ids: Vec<_> = self.asked.keys().map(|id| (self.hca, *id)).collect();
-        super::socket::destroy(&ids);
+        super::ids::destroy(&ids);
     }
 }
 

@@ -14,10 +14,11 @@ use crate::process::descriptor::Counter;
 use crate::process::failure::{Errno, Result, lock};
 use crate::process::hca::Hca;
 use crate::process::memory;
-use crate::process::progress;
+use crate::process::owner;
 use crate::process::settings;
 use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::datagram::Datagrams;
+use crate::rsocket::ids::destroy;
 use crate::rsocket::options::Options;
 use crate::rsocket::table;
 use crate::rsocket::task::block_on;
@@ -250,7 +251,7 @@ impl Socket {
 
     /// Whether this is the copy of a process that has forked: the device is the parent's.
     pub(super) fn is_inherited(&self) -> bool {
-        progress::in_child() && !lock(&self.state).ids.is_empty()
+        owner::in_child() && !lock(&self.state).ids.is_empty()
     }
 
     /// Closes: what was sent arrives, unless that takes too long. No thread is cancelled meanwhile.
@@ -304,20 +305,6 @@ impl Drop for Socket {
 /// So much later than now; never if there is no such time.
 fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
-}
-
-/// Destroys ids.
-pub(super) fn destroy(ids: &[(&'static Hca, CmId)]) {
-    for (hca, id) in ids {
-        hca.registry
-            .with(|objects| objects.cm_ids.retain(|_, other| other != id));
-        // At the end of the process there is no manager.
-        if let Ok(mut manager) = hca.manager()
-            && let Err(error) = manager.destroy_id(*id)
-        {
-            log::debug!("rsocket: {error}");
-        }
-    }
 }
 
 impl State {

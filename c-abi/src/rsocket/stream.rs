@@ -17,15 +17,17 @@ use libc::{sockaddr, socklen_t};
 use crate::process::device::{DeviceObject, devices};
 use crate::process::failure::{Errno, Result, as_number, as_status, lock};
 use crate::process::hca::Hca;
+use crate::process::tasks::{self, Tasks};
 use crate::rdmacm::id::local_addr;
 use crate::rdmacm::sockaddr::{self as socket_address, check_length, from_c, to_c};
 use crate::rsocket::connection::End;
 use crate::rsocket::datagram::Datagrams;
-use crate::rsocket::events::handle_all;
+use crate::rsocket::events::{self, handle_all};
+use crate::rsocket::ids::destroy;
 use crate::rsocket::options::Options;
 use crate::rsocket::port;
 use crate::rsocket::socket::{
-    Listener, Phase, Socket, State, check_family, destroy, for_domain, of_ip, unmapped, unspecified,
+    Listener, Phase, Socket, State, check_family, for_domain, of_ip, unmapped, unspecified,
 };
 use crate::rsocket::table::{self, socket};
 use crate::rsocket::task::as_length;
@@ -59,6 +61,10 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
         }
         // Without a device there are none.
         devices()?.first().ok_or(Errno::ENODEV)?;
+        tasks::add(Tasks {
+            turn: events::progress,
+            end: table::end,
+        });
         let socket = Socket::new(domain, kind, Options::DEFAULT)?;
         let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
         socket.nonblocking.store(nonblocking, Ordering::Relaxed);

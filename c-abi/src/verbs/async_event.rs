@@ -17,51 +17,30 @@ use crate::verbs::context::context;
 use crate::verbs::cq::CqObject;
 use crate::verbs::qp::QpObject;
 use crate::verbs::srq::SrqObject;
+use crate::verbs::subject::{AsyncItem, Subject};
 
 /// `IBV_EVENT_DEVICE_SPEED_CHANGE`, which the headers of Debian 12 do not have.
 const DEVICE_SPEED_CHANGE: c_int = 20;
 
-/// What an event of a context is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subject {
-    Cq(*const CqObject),
-    Qp(*const QpObject),
-    Srq(*const SrqObject),
-    Wq(*const WqObject),
-    Port(u8),
-}
-
-/// An event of a context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AsyncItem {
-    pub(crate) event_type: c_int,
-    pub(crate) subject: Subject,
-}
-
-// SAFETY: the pointers are only looked at by threads that hold what keeps their objects there.
-unsafe impl Send for AsyncItem {}
-
-impl Subject {
-    /// Counts an event that was handed out, or acknowledges one.
-    ///
-    /// # Safety
-    /// The object is there.
-    unsafe fn count(self, acknowledged: bool) {
-        // SAFETY: the caller's promise.
-        let acks = unsafe {
-            match self {
-                Self::Cq(cq) => &(*cq).async_acks,
-                Self::Qp(qp) => &(*qp).acks,
-                Self::Srq(srq) => &(*srq).acks,
-                Self::Wq(wq) => &(*wq).acks,
-                Self::Port(_) => return,
-            }
-        };
-        if acknowledged {
-            acks.acknowledge(1);
-        } else {
-            acks.hand_out();
+/// Counts an event that was handed out, or acknowledges one.
+///
+/// # Safety
+/// The event's object was created here, and is not destroyed meanwhile.
+unsafe fn count(subject: Subject, acknowledged: bool) {
+    // SAFETY: the caller promises that the object is there; C's structure is the first field of the object of its kind.
+    let acks = unsafe {
+        match subject {
+            Subject::Cq(cq) => &(*cq.cast::<CqObject>()).async_acks,
+            Subject::Qp(qp) => &(*qp.cast::<QpObject>()).acks,
+            Subject::Srq(srq) => &(*srq.cast::<SrqObject>()).acks,
+            Subject::Wq(wq) => &(*wq.cast::<WqObject>()).acks,
+            Subject::Port(_) => return,
         }
+    };
+    if acknowledged {
+        acks.acknowledge(1);
+    } else {
+        acks.hand_out();
     }
 }
 
@@ -125,13 +104,15 @@ pub(crate) fn deliver(hca: &Hca, event: &AsyncEvent) {
         // SAFETY: what is in the registry is there while the registry is locked, and so are the contexts of its objects.
         unsafe {
             let only = match item.subject {
-                Subject::Cq(cq) => (*cq).ex.context,
-                Subject::Qp(qp) => (*qp).ex.qp_base.context,
-                Subject::Srq(srq) => (*srq).c.context,
-                Subject::Wq(wq) => (*wq).c.context,
+                Subject::Cq(cq) => (*cq).context,
+                Subject::Qp(qp) => (*qp).context,
+                Subject::Srq(srq) => (*srq).context,
+                Subject::Wq(wq) => (*wq).context,
                 Subject::Port(_) => {
                     for context in &objects.contexts {
-                        (**context).events.push(item);
+                        if let Ok(context) = self::context(*context) {
+                            context.events.push(item);
+                        }
                     }
                     return;
                 }
@@ -159,7 +140,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
         || {
             let item = context?.events.take(|item| {
                 // SAFETY: an object takes its events out of the queue before it goes, and the queue is locked.
-                unsafe { item.subject.count(false) }
+                unsafe { count(item.subject, false) }
             });
             // SAFETY: the caller's promise.
             Ok(item.map(|item| unsafe { event.write(to_c(&item)) }))
@@ -170,18 +151,12 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
 /// An event as C has it.
 fn to_c(item: &AsyncItem) -> ibv_async_event {
     let element = match item.subject {
-        Subject::Cq(cq) => async_element {
-            cq: cq.cast_mut().cast(),
-        },
-        Subject::Qp(qp) => async_element {
-            qp: qp.cast_mut().cast(),
-        },
+        Subject::Cq(cq) => async_element { cq: cq.cast_mut() },
+        Subject::Qp(qp) => async_element { qp: qp.cast_mut() },
         Subject::Srq(srq) => async_element {
-            srq: srq.cast_mut().cast(),
+            srq: srq.cast_mut(),
         },
-        Subject::Wq(wq) => async_element {
-            wq: wq.cast_mut().cast(),
-        },
+        Subject::Wq(wq) => async_element { wq: wq.cast_mut() },
         Subject::Port(port) => async_element {
             port_num: port.into(),
         },
@@ -207,7 +182,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                 event_type,
             } = *event;
             let subject = match event_type {
-                IBV_EVENT_CQ_ERR => Subject::Cq(element.cq.cast()),
+                IBV_EVENT_CQ_ERR => Subject::Cq(element.cq),
                 IBV_EVENT_QP_FATAL
                 | IBV_EVENT_QP_REQ_ERR
                 | IBV_EVENT_QP_ACCESS_ERR
@@ -215,12 +190,12 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                 | IBV_EVENT_SQ_DRAINED
                 | IBV_EVENT_PATH_MIG
                 | IBV_EVENT_PATH_MIG_ERR
-                | IBV_EVENT_QP_LAST_WQE_REACHED => Subject::Qp(element.qp.cast()),
-                IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Subject::Srq(element.srq.cast()),
-                IBV_EVENT_WQ_FATAL => Subject::Wq(element.wq.cast()),
+                | IBV_EVENT_QP_LAST_WQE_REACHED => Subject::Qp(element.qp),
+                IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Subject::Srq(element.srq),
+                IBV_EVENT_WQ_FATAL => Subject::Wq(element.wq),
                 _ => Subject::Port(0),
             };
-            subject.count(true);
+            count(subject, true);
         }
         Ok(())
     });

@@ -3,27 +3,26 @@
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::process::descriptor::Events;
-use crate::process::failure::{Errno, Result, as_errno, as_nothing, as_pointer, as_status_after};
+use crate::process::failure::{Errno, Result, as_errno, as_pointer};
 use crate::verbs::context::context;
-use crate::verbs::cq::CqObject;
 
 /// A completion channel.
 #[repr(C)]
 pub(crate) struct ChannelObject {
     c: ibv_comp_channel,
-    events: Events<CqEvent>,
+    pub(crate) events: Events<CqEvent>,
     /// CQs that report to it.
     users: AtomicUsize,
 }
 
 /// A CQ that has got an event.
 #[derive(Debug, Clone, Copy)]
-struct CqEvent(*const CqObject);
+pub(crate) struct CqEvent(pub(crate) *const ibv_cq);
 
 // SAFETY: a CQ takes its events out before it goes.
 unsafe impl Send for CqEvent {}
@@ -39,12 +38,12 @@ impl ChannelObject {
     }
 
     /// A CQ has an event.
-    pub(crate) fn push(&self, cq: *const CqObject) {
+    pub(crate) fn push(&self, cq: *const ibv_cq) {
         self.events.push(CqEvent(cq));
     }
 
     /// A CQ goes.
-    pub(crate) fn forget(&self, cq: *const CqObject) {
+    pub(crate) fn forget(&self, cq: *const ibv_cq) {
         self.events.remove(|event| event.0 == cq);
     }
 }
@@ -96,48 +95,4 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
         drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
         Ok(())
     })
-}
-
-/// Waits for an event of a CQ: `ibv_get_cq_event`. To be acknowledged with `ibv_ack_cq_events`.
-///
-/// # Safety
-/// The channel was created here; `cq` and `cq_context` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn ibv_get_cq_event(
-    channel: *mut ibv_comp_channel,
-    cq: *mut *mut ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let object = unsafe { self::channel(channel) };
-    as_status_after(
-        || object?.events.wait(),
-        || {
-            let found = object?.events.take(|event| {
-                // SAFETY: a CQ takes its events out of the queue before it goes, and the queue is locked.
-                unsafe { &*event.0 }.comp_acks.hand_out();
-            });
-            Ok(found.map(|CqEvent(found)| {
-                // SAFETY: the CQ cannot go before this event is acknowledged; the caller's promise for the rest.
-                unsafe {
-                    cq.write(found.cast_mut().cast());
-                    cq_context.write((*found).ex.cq_context);
-                }
-            }))
-        },
-    )
-}
-
-/// Acknowledges events of a CQ: `ibv_ack_cq_events`. Destroying the CQ waits for that.
-///
-/// # Safety
-/// The CQ was created here, and so many of its events were handed out and not acknowledged yet.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
-    as_nothing(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { crate::verbs::cq::cq(cq) }?;
-        object.comp_acks.acknowledge(nevents.into());
-        Ok(())
-    });
 }

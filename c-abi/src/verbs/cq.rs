@@ -9,20 +9,19 @@ use std::mem::zeroed;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bareverbs_node::verbs::{Cq, CqEvents, CqHandle, CqInit, Platform};
+use bareverbs_node::verbs::{Completion, Cq, CqEvents, CqHandle, CqInit, Platform};
 
 use crate::abi::numbers::IBV_CQ_ATTR_MODERATE;
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_modify_cq_attr};
 use crate::abi::requests::ibv_cq_ex;
-use crate::data::cq_ex::Reader;
 use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::process::hca::{Hca, P};
 use crate::process::registry::take_out;
-use crate::verbs::async_event::Subject;
 use crate::verbs::channel::{self, channel};
 use crate::verbs::context::context;
+use crate::verbs::subject::Subject;
 
 /// Whether a program has asked for an event that has not come. One thread answers; any may ask meanwhile.
 #[derive(Debug, Default)]
@@ -46,6 +45,10 @@ impl Request {
         answered
     }
 }
+
+/// The completion at hand between `start_poll` and `end_poll`, whose entry the device gets back at the end.
+#[derive(Default)]
+pub(crate) struct Reader(pub(crate) Option<Completion<'static>>);
 
 /// A completion queue. What is polled is behind its own lock.
 #[repr(C)]
@@ -102,7 +105,7 @@ impl CqObject {
             unsafe { self::channel(channel) }?.count_user(true);
         }
         hca.registry
-            .with(|objects| objects.cqs.insert(number, &raw const *object));
+            .with(|objects| objects.cqs.insert(number, (&raw const *object).cast()));
         Ok(object)
     }
 
@@ -132,7 +135,7 @@ impl CqObject {
         if self.request.is_answered(|| lock(&self.events).take()) {
             // SAFETY: a channel is not destroyed before its CQs.
             if let Ok(channel) = unsafe { channel::channel(self.ex.channel) } {
-                channel.push(self);
+                channel.push(std::ptr::from_ref(self).cast());
             }
         }
     }
@@ -253,13 +256,13 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         // SAFETY: channel and context are there longer than their CQs.
         unsafe {
             if let Ok(channel) = channel(object.ex.channel) {
-                channel.forget(pointer);
+                channel.forget(pointer.cast());
                 channel.count_user(false);
             }
             let context = context(object.ex.context)?;
             context
                 .events
-                .remove(|event| event.subject == Subject::Cq(pointer));
+                .remove(|event| event.subject == Subject::Cq(pointer.cast()));
         }
         object.comp_acks.wait();
         object.async_acks.wait();

@@ -11,6 +11,7 @@ use bareverbs_node::verbs::{Access, AhAttr, Mtu, PathMigState, QpAttr, QpAttrMas
 use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::abi::objects::{ibv_ah_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::process::failure::{Errno, Result, as_errno};
+use crate::verbs::create_qp;
 use crate::verbs::path;
 use crate::verbs::qp::{self, QpObject};
 
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn ibv_query_qp(
         let object = unsafe { qp::qp(qp) }?;
         let queried = object.query()?;
         let mut found = to_c(&queried.attr);
-        found.cap = qp::to_cap(&queried.cap);
+        found.cap = create_qp::to_cap(&queried.cap);
         found.sq_draining = queried.sq_draining.into();
         let base = &object.ex.qp_base;
         let init = ibv_qp_init_attr {

@@ -10,10 +10,9 @@ use std::ptr;
 use bareverbs_node::verbs::firmware_cmds::numbers::{LKey, RKey};
 use bareverbs_node::verbs::{Access, Mw, MwBind, MwType};
 
-use crate::abi::numbers::{IBV_ACCESS_MW_BIND, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW};
-use crate::abi::objects::{ibv_mw, ibv_pd, ibv_qp};
-use crate::abi::requests::{bind_operation, ibv_mw_bind, ibv_mw_bind_info, ibv_send_wr};
-use crate::data::post::post_send;
+use crate::abi::numbers::{IBV_ACCESS_MW_BIND, IBV_MW_TYPE_1, IBV_MW_TYPE_2};
+use crate::abi::objects::{ibv_mw, ibv_pd};
+use crate::abi::requests::ibv_mw_bind_info;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer};
 use crate::process::hca::P;
 use crate::verbs::mr;
@@ -109,61 +108,4 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
         None => {}
     }
     Ok(bind)
-}
-
-/// The key that follows a key.
-fn next(rkey: u32) -> u32 {
-    rkey & !0xff | rkey.wrapping_add(1) & 0xff
-}
-
-/// `ibv_bind_mw`, from the table of functions: of a window of type 1, whose key changes.
-///
-/// # Safety
-/// QP and window were created here, and `bind` is a structure of the headers.
-pub(crate) unsafe extern "C" fn bind_mw(
-    qp: *mut ibv_qp,
-    mw: *mut ibv_mw,
-    bind: *mut ibv_mw_bind,
-) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise, for all of this.
-        unsafe {
-            let (window, bind) = (
-                mw.as_mut().ok_or(Errno::EINVAL)?,
-                bind.as_ref().ok_or(Errno::EINVAL)?,
-            );
-            if window.mw_type != IBV_MW_TYPE_1 {
-                return Err(Errno::EINVAL);
-            }
-            let rkey = next(window.rkey);
-            let mut wr: ibv_send_wr = std::mem::zeroed();
-            wr.wr_id = bind.wr_id;
-            wr.opcode = IBV_WR_BIND_MW;
-            wr.send_flags = bind.send_flags;
-            wr.bind_mw = bind_operation {
-                mw,
-                rkey,
-                bind_info: bind.bind_info,
-            };
-            let mut bad = ptr::null_mut();
-            match post_send(qp, &raw mut wr, &raw mut bad) {
-                0 => {
-                    window.rkey = rkey;
-                    Ok(())
-                }
-                errno => Err(Errno(errno)),
-            }
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_low_byte_of_a_key_goes_round() {
-        assert_eq!(next(0x1234_5601), 0x1234_5602);
-        assert_eq!(next(0x1234_56ff), 0x1234_5600);
-    }
 }

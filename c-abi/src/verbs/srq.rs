@@ -11,15 +11,15 @@ use bareverbs_node::verbs::{RecvWr, Srq, SrqAttr, SrqHandle};
 use crate::abi::numbers::{IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR};
 use crate::abi::objects::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 use crate::abi::requests::ibv_recv_wr;
-use crate::data::receive::receives;
+use crate::data::lists::receives;
 use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer};
 use crate::process::hca::{Hca, P};
 use crate::process::registry::take_out;
-use crate::verbs::async_event::Subject;
 use crate::verbs::context::context;
 use crate::verbs::pd::pd;
+use crate::verbs::subject::Subject;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -54,7 +54,7 @@ impl SrqObject {
             acks: Acks::default(),
         }));
         hca.registry
-            .with(|objects| objects.srqs.insert(number, object.cast_const()));
+            .with(|objects| objects.srqs.insert(number, object.cast_const().cast()));
         object.cast()
     }
 
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         let context = unsafe { context(object.c.context) }?;
         context
             .events
-            .remove(|event| event.subject == Subject::Srq(pointer));
+            .remove(|event| event.subject == Subject::Srq(pointer.cast()));
         object.acks.wait();
         // SAFETY: the caller's promise: it was made by `SrqObject::into_raw`.
         drop(unsafe { Box::from_raw(pointer.cast_mut()) });

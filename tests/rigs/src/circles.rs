@@ -31,8 +31,6 @@ const LIMIT: usize = 2;
 /// Crates with a longer circle than [`LIMIT`] today, and the files of the longest. A ceiling only falls: a shorter circle
 /// fails as well, so that the ceiling is lowered with it.
 const CEILINGS: &[(&str, usize)] = &[
-    ("c-abi/sockets/src", 4),
-    ("c-abi/src", 30),
     ("examples/cmtime", 4),
     ("examples/devinfo", 14),
     ("examples/l2fwd", 6),
