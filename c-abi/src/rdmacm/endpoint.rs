@@ -10,13 +10,13 @@ use crate::abi::cma::{rdma_addrinfo, rdma_cm_event, rdma_cm_id};
 use crate::abi::numbers::{RAI_PASSIVE, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH};
 use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
 use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
-use crate::rdmacm::create::rdma_destroy_id;
+use crate::rdmacm::create::destroy_id;
 use crate::rdmacm::event::get;
 use crate::rdmacm::event_object::acknowledge;
 use crate::rdmacm::id::{IdObject, id};
-use crate::rdmacm::options::rdma_set_option;
+use crate::rdmacm::options::set_option;
 use crate::rdmacm::queues;
-use crate::rdmacm::route::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+use crate::rdmacm::route::{bind_addr, resolve_addr, resolve_route};
 use crate::rdmacm::sockaddr::check_length;
 use crate::rdmacm::waiting::complete;
 
@@ -24,14 +24,6 @@ use crate::rdmacm::waiting::complete;
 const RESOLVE: c_int = 2000;
 /// `RDMA_CM_EVENT_CONNECT_REQUEST`.
 const CONNECT_REQUEST: c_int = 4;
-
-/// The result of a call that leaves an errno.
-fn done(status: c_int) -> Result<()> {
-    match status {
-        0 => Ok(()),
-        _ => Err(Errno::last()),
-    }
-}
 
 /// Makes an id ready for connecting or for listening: `rdma_create_ep`.
 ///
@@ -45,23 +37,34 @@ pub unsafe extern "C-unwind" fn rdma_create_ep(
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same here.
+    status(unsafe { create_ep(id, res, pd, qp_init_attr) }.map(|()| 0))
+}
+
+/// `rdma_create_ep` as a result. The thread may be cancelled meanwhile: nothing is to be dropped here.
+///
+/// # Safety
+/// As `rdma_create_ep`.
+unsafe fn create_ep(
+    id: *mut *mut rdma_cm_id,
+    res: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    qp_init_attr: *mut ibv_qp_init_attr,
+) -> Result<()> {
+    // SAFETY: the caller promises that `res` is from `rdma_getaddrinfo`, that the objects were created here, and that `id` can
+    // be written.
     unsafe {
-        let created = guarded(|| {
-            let res = res.as_ref().ok_or(Errno::EINVAL)?;
-            let (space, kind) = (res.ai_port_space, Some(res.ai_qp_type));
-            IdObject::create(ptr::null_mut(), ptr::null_mut(), space, kind)
-        });
-        let made: *mut rdma_cm_id = match created {
-            Ok(made) => made.cast(),
-            Err(errno) => return status(Err(errno)),
-        };
-        if let Err(errno) = make_ready(made, &*res, pd, qp_init_attr) {
-            rdma_destroy_id(made);
-            return status(Err(errno));
+        let res = res.as_ref().ok_or(Errno::EINVAL)?;
+        let (space, kind) = (res.ai_port_space, Some(res.ai_qp_type));
+        let made: *mut rdma_cm_id =
+            guarded(|| IdObject::create(ptr::null_mut(), ptr::null_mut(), space, kind))?.cast();
+        if let Err(errno) = make_ready(made, res, pd, qp_init_attr) {
+            // The first error is the one to report.
+            let _: Result<()> = guarded(|| destroy_id(made));
+            return Err(errno);
         }
         id.write(made);
-        0
+        Ok(())
     }
 }
 
@@ -86,7 +89,7 @@ unsafe fn make_ready(
             }
         }
         if res.ai_flags & RAI_PASSIVE != 0 {
-            done(rdma_bind_addr(made, res.ai_src_addr))?;
+            guarded(|| bind_addr(made, res.ai_src_addr))?;
             return guarded(|| {
                 if let Some(attr) = qp_init_attr.as_ref() {
                     lock(&self::id(made)?.inner).queues = Some((*attr, pd));
@@ -94,23 +97,21 @@ unsafe fn make_ready(
                 Ok(())
             });
         }
-        done(rdma_resolve_addr(
-            made,
-            res.ai_src_addr,
-            res.ai_dst_addr,
-            RESOLVE,
-        ))?;
+        resolve_addr(made, res.ai_src_addr, res.ai_dst_addr, RESOLVE)?;
         if res.ai_route_len > 0 {
-            let set = rdma_set_option(
-                made,
-                RDMA_OPTION_IB,
-                RDMA_OPTION_IB_PATH,
-                res.ai_route,
-                res.ai_route_len,
-            );
-            complete(made, done(set).map(|()| true))?;
+            let set = guarded(|| {
+                set_option(
+                    made,
+                    RDMA_OPTION_IB,
+                    RDMA_OPTION_IB_PATH,
+                    res.ai_route,
+                    res.ai_route_len,
+                )
+                .map(|()| true)
+            });
+            complete(made, set)?;
         } else {
-            done(rdma_resolve_route(made, RESOLVE))?;
+            resolve_route(made, RESOLVE)?;
         }
         guarded(|| {
             if let Some(attr) = qp_init_attr.as_mut() {
@@ -134,8 +135,8 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
             queues::destroy(id);
-            queues::rdma_destroy_srq(id);
-            done(rdma_destroy_id(id))
+            queues::destroy_srq(id)?;
+            destroy_id(id)
         }
     });
     if let Err(errno) = destroyed {
@@ -202,7 +203,7 @@ unsafe fn take_request(
             all.qp_type = (*made).qp_type;
             if let Err(errno) = queues::create(made, &mut all) {
                 acknowledge(event)?;
-                rdma_destroy_id(made);
+                let _: Result<()> = destroy_id(made);
                 return Err(errno);
             }
         }

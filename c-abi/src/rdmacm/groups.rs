@@ -9,9 +9,9 @@ use bareverbs_node::cm::rdma::CmEvent;
 use bareverbs_node::verbs::Gid;
 
 use crate::abi::objects::ibv_gid;
-use crate::process::failure::{Errno, Result, lock};
+use crate::process::failure::{Result, lock};
 use crate::rdmacm::id::IdObject;
-use crate::verbs::create_qp::ibv_attach_mcast;
+use crate::verbs::create_qp::attach;
 use crate::verbs::path;
 
 /// Whether a GID is that of a group, also of an IPv4 group on InfiniBand: IPoIB's prefix, with the partition in the middle, and
@@ -50,20 +50,16 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
                 return Ok(());
             }
         }
-        match ibv_attach_mcast(qp, &ibv_gid { raw: gid.0 }, 0) {
-            0 => {
-                let mut inner = lock(&(*id).inner);
-                for (joined, attached) in &mut inner.groups {
-                    if is_gid_of(*joined, gid) {
-                        *attached = gid;
-                    }
-                }
-                // As for `rdma_listen`: from here on messages to the group arrive.
-                log::info!("rdma_join_multicast: {}", path::ip(gid));
-                Ok(())
+        attach(qp, &ibv_gid { raw: gid.0 }, true)?;
+        let mut inner = lock(&(*id).inner);
+        for (joined, attached) in &mut inner.groups {
+            if is_gid_of(*joined, gid) {
+                *attached = gid;
             }
-            errno => Err(Errno(errno)),
         }
+        // As for `rdma_listen`: from here on messages to the group arrive.
+        log::info!("rdma_join_multicast: {}", path::ip(gid));
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::process::failure::{Errno, Result, as_status, guarded, lock};
 use crate::rdmacm::id::{id, manager_of};
 use crate::rdmacm::sockaddr::{self, from_c};
 use crate::rdmacm::waiting::completed;
-use crate::verbs::create_qp::ibv_detach_mcast;
+use crate::verbs::create_qp::attach;
 
 /// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`.
 const ADDRESS: u32 = 1 << 0;
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn rdma_leave_multicast(
             if let Some(gid) = attached.filter(|gid| !gid.is_zero())
                 && !(*id).qp.is_null()
             {
-                ibv_detach_mcast((*id).qp, &ibv_gid { raw: gid.0 }, 0);
+                // A QP that has left the group already is what was asked for.
+                let _: Result<()> = attach((*id).qp, &ibv_gid { raw: gid.0 }, false);
             }
             Ok(hca.manager()?.leave_multicast(cm, group)?)
         }

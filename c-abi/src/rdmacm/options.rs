@@ -30,41 +30,54 @@ pub unsafe extern "C" fn rdma_set_option(
     optval: *mut c_void,
     optlen: usize,
 ) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::id(id) }?;
-        if optval.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        match (level, optname) {
-            (RDMA_OPTION_ID, _) => {}
-            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-                if optlen > MOST_PATHS {
-                    return Err(Errno::EINVAL);
-                }
-                // SAFETY: the caller's promise.
-                let paths = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen) };
-                return set_path(object, path::usable(paths)?);
+    // SAFETY: the caller promises the same here.
+    as_status(|| unsafe { set_option(id, level, optname, optval, optlen) })
+}
+
+/// `rdma_set_option` for callers in Rust.
+///
+/// # Safety
+/// As `rdma_set_option`.
+pub(crate) unsafe fn set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    optname: c_int,
+    optval: *mut c_void,
+    optlen: usize,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::id(id) }?;
+    if optval.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    match (level, optname) {
+        (RDMA_OPTION_ID, _) => {}
+        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
+            if optlen > MOST_PATHS {
+                return Err(Errno::EINVAL);
             }
-            _ => return Err(Errno::ENOSYS),
+            // SAFETY: the caller's promise.
+            let paths = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen) };
+            return set_path(object, path::usable(paths)?);
         }
-        let byte = || match optlen {
-            // SAFETY: the caller's promise.
-            1 => Ok(unsafe { optval.cast::<u8>().read() }),
-            _ => Err(Errno::EINVAL),
-        };
-        let flag = || match optlen {
-            // SAFETY: the caller's promise.
-            4 => Ok(unsafe { optval.cast::<c_int>().read_unaligned() } != 0),
-            _ => Err(Errno::EINVAL),
-        };
-        object.set_option(match optname {
-            RDMA_OPTION_ID_TOS => IdOption::Tos(byte()?),
-            RDMA_OPTION_ID_REUSEADDR => IdOption::ReuseAddr(flag()?),
-            RDMA_OPTION_ID_AFONLY => IdOption::AfOnly(flag()?),
-            RDMA_OPTION_ID_ACK_TIMEOUT => IdOption::AckTimeout(byte()?),
-            _ => return Err(Errno::ENOSYS),
-        })
+        _ => return Err(Errno::ENOSYS),
+    }
+    let byte = || match optlen {
+        // SAFETY: the caller's promise.
+        1 => Ok(unsafe { optval.cast::<u8>().read() }),
+        _ => Err(Errno::EINVAL),
+    };
+    let flag = || match optlen {
+        // SAFETY: the caller's promise.
+        4 => Ok(unsafe { optval.cast::<c_int>().read_unaligned() } != 0),
+        _ => Err(Errno::EINVAL),
+    };
+    object.set_option(match optname {
+        RDMA_OPTION_ID_TOS => IdOption::Tos(byte()?),
+        RDMA_OPTION_ID_REUSEADDR => IdOption::ReuseAddr(flag()?),
+        RDMA_OPTION_ID_AFONLY => IdOption::AfOnly(flag()?),
+        RDMA_OPTION_ID_ACK_TIMEOUT => IdOption::AckTimeout(byte()?),
+        _ => return Err(Errno::ENOSYS),
     })
 }
 

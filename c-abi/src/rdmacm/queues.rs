@@ -11,23 +11,15 @@ use crate::abi::cma::rdma_cm_id;
 use crate::abi::numbers::*;
 use crate::abi::objects::*;
 use crate::process::failure::{Errno, Result, as_nothing, as_status};
+use crate::process::memory;
 use crate::rdmacm::id::{id, manager_of};
 use crate::rdmacm::qp_states::init_qp;
 use crate::rdmacm::verbs_of::xrcd_of;
-use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
-use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use crate::verbs::create_qp::{create_qp_ex, ibv_destroy_qp};
-use crate::verbs::pd;
-use crate::verbs::srq::ibv_destroy_srq;
-use crate::verbs::xrc::create_srq_ex;
+use crate::verbs::{channel, cq, create_qp, pd, srq, xrc};
 
-/// The pointer that a call returned, or its errno.
-fn made<T>(pointer: *mut T) -> Result<*mut T> {
-    if pointer.is_null() {
-        Err(Errno::last())
-    } else {
-        Ok(pointer)
-    }
+/// Makes an object, unless memory has run out.
+fn made<T>(make: impl FnOnce() -> Result<*mut T>) -> Result<*mut T> {
+    memory::check().and_then(|()| make())
 }
 
 /// Makes a CQ with a channel of its own.
@@ -40,22 +32,23 @@ unsafe fn make_cq(
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
     // SAFETY: the caller's promise, for all of this.
     unsafe {
-        let channel = made(ibv_create_comp_channel((*id).verbs))?;
+        let channel = made(|| channel::create((*id).verbs))?;
         let entries = c_int::try_from(entries.max(1)).map_err(|_| Errno::EINVAL)?;
-        let cq = made(ibv_create_cq(
-            (*id).verbs,
-            entries,
-            id.cast::<c_void>(),
-            channel,
-            0,
-        ));
+        let cq = made(|| cq::create_cq((*id).verbs, entries, id.cast::<c_void>(), channel, 0));
         match cq {
             Ok(cq) => Ok((channel, cq)),
             Err(errno) => {
-                ibv_destroy_comp_channel(channel);
+                unless_busy("completion channel", channel::destroy(channel));
                 Err(errno)
             }
         }
+    }
+}
+
+/// Says that an object of an id is still in use by the program, and stays.
+fn unless_busy(what: &str, destroyed: Result<()>) {
+    if let Err(errno) = destroyed {
+        log::debug!("a {what} of an id stays: errno {}", errno.0);
     }
 }
 
@@ -76,11 +69,11 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
         ] {
             let cq = std::mem::replace(cq, ptr::null_mut());
             if !cq.is_null() {
-                ibv_destroy_cq(cq);
+                unless_busy("CQ", cq::destroy_cq(cq));
             }
             let channel = std::mem::replace(channel, ptr::null_mut());
             if !channel.is_null() {
-                ibv_destroy_comp_channel(channel);
+                unless_busy("completion channel", channel::destroy(channel));
             }
         }
     }
@@ -121,7 +114,7 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
                 ((*id).recv_cq_channel, (*id).recv_cq) = make_cq(id, attr.cap.max_recv_wr)?;
                 attr.recv_cq = (*id).recv_cq;
             }
-            (*id).qp = made(create_qp_ex((*id).verbs, attr))?;
+            (*id).qp = made(|| create_qp::create_extended((*id).verbs, attr))?;
             init_qp(id)
         })();
         if let Err(errno) = created {
@@ -144,9 +137,8 @@ pub(crate) unsafe fn destroy(id: *mut rdma_cm_id) {
     unsafe {
         let qp = std::mem::replace(&mut (*id).qp, ptr::null_mut());
         if !qp.is_null() {
-            let destroyed = ibv_destroy_qp(qp);
-            if destroyed != 0 {
-                log::warn!("the QP of an id stays: errno {destroyed}");
+            if let Err(errno) = create_qp::destroy_qp(qp) {
+                log::warn!("the QP of an id stays: errno {}", errno.0);
             }
         }
         destroy_cqs(id);
@@ -250,7 +242,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
                 attr.cq = (*id).recv_cq;
             }
         }
-        match made(create_srq_ex((*id).verbs, attr)) {
+        match made(|| xrc::create_srq((*id).verbs, attr)) {
             Ok(srq) => (*id).srq = srq,
             Err(errno) => {
                 if made_cq {
@@ -320,20 +312,26 @@ pub unsafe extern "C" fn rdma_create_srq(
 /// The id was created here, and its QP is gone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    as_nothing(|| {
-        // SAFETY: the caller's promise, for all of this.
-        unsafe {
-            let srq = std::mem::replace(&mut (*id).srq, ptr::null_mut());
-            if !srq.is_null() {
-                let destroyed = ibv_destroy_srq(srq);
-                if destroyed != 0 {
-                    log::warn!("the SRQ of an id stays: errno {destroyed}");
-                }
-                if (*id).qp.is_null() {
-                    destroy_cqs(id);
-                }
+    // SAFETY: the caller promises the same here.
+    as_nothing(|| unsafe { destroy_srq(id) });
+}
+
+/// `rdma_destroy_srq` for callers in Rust.
+///
+/// # Safety
+/// As `rdma_destroy_srq`.
+pub(crate) unsafe fn destroy_srq(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let srq = std::mem::replace(&mut (*id).srq, ptr::null_mut());
+        if !srq.is_null() {
+            if let Err(errno) = srq::destroy_srq(srq) {
+                log::warn!("the SRQ of an id stays: errno {}", errno.0);
+            }
+            if (*id).qp.is_null() {
+                destroy_cqs(id);
             }
         }
-        Ok(())
-    });
+    }
+    Ok(())
 }

@@ -10,10 +10,10 @@ use bareverbs_node::cm::rdma::SockAddr;
 use libc::sockaddr;
 
 use crate::abi::cma::rdma_cm_id;
-use crate::process::failure::{Errno, as_status, guarded, lock};
+use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::rdmacm::id::{IdObject, id, manager_of};
 use crate::rdmacm::sockaddr::{from_c, ip, to_c};
-use crate::rdmacm::waiting::completed;
+use crate::rdmacm::waiting::complete;
 
 /// A time-out of C.
 fn timeout(milliseconds: c_int) -> Duration {
@@ -27,23 +27,30 @@ fn timeout(milliseconds: c_int) -> Duration {
 /// The id was created here, and `addr` is an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
-    as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
-        unsafe {
-            let object = self::id(id)?;
-            let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
-            object.choose_device(Some(address))?;
-            let (hca, cm) = manager_of(id)?;
-            if ip(&address).is_loopback() {
-                lock(&object.inner).loopback = true;
-                (*id).route.addr.src_storage = to_c(address).0;
-                return Ok(());
-            }
-            let address = object.on_port(address)?;
-            hca.manager()?.bind_addr(cm, address)?;
-            IdObject::show_addresses(id.cast())
+    // SAFETY: the caller promises the same here.
+    as_status(|| unsafe { bind_addr(id, addr) })
+}
+
+/// `rdma_bind_addr` for callers in Rust.
+///
+/// # Safety
+/// As `rdma_bind_addr`.
+pub(crate) unsafe fn bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> Result<()> {
+    // SAFETY: the caller's promise, for all of this.
+    unsafe {
+        let object = self::id(id)?;
+        let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
+        object.choose_device(Some(address))?;
+        let (hca, cm) = manager_of(id)?;
+        if ip(&address).is_loopback() {
+            lock(&object.inner).loopback = true;
+            (*id).route.addr.src_storage = to_c(address).0;
+            return Ok(());
         }
-    })
+        let address = object.on_port(address)?;
+        hca.manager()?.bind_addr(cm, address)?;
+        IdObject::show_addresses(id.cast())
+    }
 }
 
 /// Looks for the way to an address: `rdma_resolve_addr`.
@@ -57,6 +64,20 @@ pub unsafe extern "C-unwind" fn rdma_resolve_addr(
     dst_addr: *mut sockaddr,
     timeout_ms: c_int,
 ) -> c_int {
+    // SAFETY: the caller promises the same here.
+    status(unsafe { resolve_addr(id, src_addr, dst_addr, timeout_ms) }.map(|()| 0))
+}
+
+/// `rdma_resolve_addr` for callers in Rust. The thread may be cancelled meanwhile: nothing is to be dropped where this is called.
+///
+/// # Safety
+/// As `rdma_resolve_addr`.
+pub(super) unsafe fn resolve_addr(
+    id: *mut rdma_cm_id,
+    src_addr: *mut sockaddr,
+    dst_addr: *mut sockaddr,
+    timeout_ms: c_int,
+) -> Result<()> {
     let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
@@ -78,7 +99,7 @@ pub unsafe extern "C-unwind" fn rdma_resolve_addr(
         }
     });
     // SAFETY: the caller's promise.
-    unsafe { completed(id, begun) }
+    unsafe { complete(id, begun) }
 }
 
 /// Looks for the path to the address: `rdma_resolve_route`.
@@ -90,6 +111,15 @@ pub unsafe extern "C-unwind" fn rdma_resolve_route(
     id: *mut rdma_cm_id,
     timeout_ms: c_int,
 ) -> c_int {
+    // SAFETY: the caller promises the same here.
+    status(unsafe { resolve_route(id, timeout_ms) }.map(|()| 0))
+}
+
+/// `rdma_resolve_route` for callers in Rust. The thread may be cancelled meanwhile: nothing is to be dropped where this is called.
+///
+/// # Safety
+/// As `rdma_resolve_route`.
+pub(super) unsafe fn resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> Result<()> {
     let begun = guarded(|| {
         // SAFETY: the caller's promise, for all of this.
         unsafe {
@@ -99,7 +129,7 @@ pub unsafe extern "C-unwind" fn rdma_resolve_route(
         }
     });
     // SAFETY: the caller's promise.
-    unsafe { completed(id, begun) }
+    unsafe { complete(id, begun) }
 }
 
 /// The local port in network order, 0 if there is none: `rdma_get_src_port`.

@@ -65,18 +65,25 @@ pub(crate) unsafe fn channel<'a>(channel: *mut ibv_comp_channel) -> Result<&'a C
 pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
-    as_pointer(|| {
-        // SAFETY: the caller's promise; looked at for NULL only.
-        unsafe { self::context(context) }?;
-        let events = Events::new()?;
-        let c = ibv_comp_channel {
-            context,
-            fd: events.fd(),
-            refcnt: 0,
-        };
-        let users = AtomicUsize::new(0);
-        Ok(Box::into_raw(Box::new(ChannelObject { c, events, users })).cast())
-    })
+    // SAFETY: the caller promises the same here.
+    as_pointer(|| unsafe { create(context) })
+}
+
+/// `ibv_create_comp_channel` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_create_comp_channel`.
+pub(crate) unsafe fn create(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
+    // SAFETY: the caller's promise; looked at for NULL only.
+    unsafe { self::context(context) }?;
+    let events = Events::new()?;
+    let c = ibv_comp_channel {
+        context,
+        fd: events.fd(),
+        refcnt: 0,
+    };
+    let users = AtomicUsize::new(0);
+    Ok(Box::into_raw(Box::new(ChannelObject { c, events, users })).cast())
 }
 
 /// Destroys a completion channel: `ibv_destroy_comp_channel`. EBUSY while CQs report to it.
@@ -85,14 +92,21 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 /// It was created here, and is not used again after a success.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::channel(channel) }?;
-        if object.users.load(Ordering::Acquire) != 0 {
-            return Err(Errno::EBUSY);
-        }
-        // SAFETY: the caller's promise: it was made by `ibv_create_comp_channel`.
-        drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
-        Ok(())
-    })
+    // SAFETY: the caller promises the same here.
+    as_errno(|| unsafe { destroy(channel) })
+}
+
+/// `ibv_destroy_comp_channel` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_destroy_comp_channel`.
+pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::channel(channel) }?;
+    if object.users.load(Ordering::Acquire) != 0 {
+        return Err(Errno::EBUSY);
+    }
+    // SAFETY: the caller's promise: it was made by `ibv_create_comp_channel`.
+    drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
+    Ok(())
 }

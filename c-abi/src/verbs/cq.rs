@@ -176,13 +176,26 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    as_pointer(|| {
-        let mut init = CqInit::new(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?);
-        init.comp_vector = vector(comp_vector)?;
-        // SAFETY: the caller's promise.
-        let object = unsafe { CqObject::create(context, channel, init, cq_context) }?;
-        Ok(Box::into_raw(object).cast())
-    })
+    // SAFETY: the caller promises the same here.
+    as_pointer(|| unsafe { create_cq(context, cqe, cq_context, channel, comp_vector) })
+}
+
+/// `ibv_create_cq` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_create_cq`.
+pub(crate) unsafe fn create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> Result<*mut ibv_cq> {
+    let mut init = CqInit::new(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?);
+    init.comp_vector = vector(comp_vector)?;
+    // SAFETY: the caller's promise.
+    let object = unsafe { CqObject::create(context, channel, init, cq_context) }?;
+    Ok(Box::into_raw(object).cast())
 }
 
 /// A completion vector, of which there is one.
@@ -235,41 +248,48 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
 /// It was created here, and is not used again after a success.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::cq(cq) }?;
-        let pointer: *const CqObject = object;
-        let number;
-        {
-            let mut inner = object.cq.lock();
-            let taken = inner.take().ok_or(Errno::EINVAL)?;
-            number = taken.cqn().number();
-            if let Err((kept, error)) = taken.destroy() {
-                *inner = Some(kept);
-                return Err(error.into());
-            }
+    // SAFETY: the caller promises the same here.
+    as_errno(|| unsafe { destroy_cq(cq) })
+}
+
+/// `ibv_destroy_cq` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_destroy_cq`.
+pub(crate) unsafe fn destroy_cq(cq: *mut ibv_cq) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::cq(cq) }?;
+    let pointer: *const CqObject = object;
+    let number;
+    {
+        let mut inner = object.cq.lock();
+        let taken = inner.take().ok_or(Errno::EINVAL)?;
+        number = taken.cqn().number();
+        if let Err((kept, error)) = taken.destroy() {
+            *inner = Some(kept);
+            return Err(error.into());
         }
-        object
-            .hca
-            .registry
-            .with(|objects| take_out(&mut objects.cqs, number, pointer));
-        // SAFETY: channel and context are there longer than their CQs.
-        unsafe {
-            if let Ok(channel) = channel(object.ex.channel) {
-                channel.forget(pointer.cast());
-                channel.count_user(false);
-            }
-            let context = context(object.ex.context)?;
-            context
-                .events
-                .remove(|event| event.subject == Subject::Cq(pointer.cast()));
+    }
+    object
+        .hca
+        .registry
+        .with(|objects| take_out(&mut objects.cqs, number, pointer));
+    // SAFETY: channel and context are there longer than their CQs.
+    unsafe {
+        if let Ok(channel) = channel(object.ex.channel) {
+            channel.forget(pointer.cast());
+            channel.count_user(false);
         }
-        object.comp_acks.wait();
-        object.async_acks.wait();
-        // SAFETY: the caller's promise: it was made by `CqObject::create`.
-        drop(unsafe { Box::from_raw(pointer.cast_mut()) });
-        Ok(())
-    })
+        let context = context(object.ex.context)?;
+        context
+            .events
+            .remove(|event| event.subject == Subject::Cq(pointer.cast()));
+    }
+    object.comp_acks.wait();
+    object.async_acks.wait();
+    // SAFETY: the caller's promise: it was made by `CqObject::create`.
+    drop(unsafe { Box::from_raw(pointer.cast_mut()) });
+    Ok(())
 }
 
 #[cfg(test)]

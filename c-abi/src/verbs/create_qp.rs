@@ -273,77 +273,87 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
+    // SAFETY: the caller promises the same here.
+    as_pointer(|| unsafe { create_extended(context, attr) })
+}
+
+/// `create_qp_ex` for callers in Rust.
+///
+/// # Safety
+/// As `create_qp_ex`.
+pub(crate) unsafe fn create_extended(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp> {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
         | IBV_QP_INIT_ATTR_IND_TABLE
         | IBV_QP_INIT_ATTR_RX_HASH
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    as_pointer(|| {
+    // SAFETY: the caller's promise.
+    let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
+    let has = |flag: u32| attr.comp_mask & flag != 0;
+    if attr.comp_mask & !KNOWN != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let flags = match has(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
+        true => attr.create_flags,
+        false => 0,
+    };
+    let hashes = has(IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE);
+    // Frames that a raw packet QP sends to a group never come back to it (`raw`). Of QPs that hash, the receive queues have
+    // the flag for tags.
+    let known = match attr.qp_type == IBV_QPT_RAW_PACKET && !hashes {
+        true => IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_CVLAN_STRIPPING,
+        false => 0,
+    };
+    if flags & !known != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let strip_vlan = flags & IBV_QP_CREATE_CVLAN_STRIPPING != 0;
+    let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
+    if send_ops.is_some_and(|ops| !wr::has_operations(attr.qp_type, ops)) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut recipe = Recipe {
+        context,
+        attr: ibv_qp_init_attr {
+            qp_context: attr.qp_context,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            sq_sig_all: attr.sq_sig_all,
+        },
+        pd: if has(IBV_QP_INIT_ATTR_PD) {
+            attr.pd
+        } else {
+            std::ptr::null_mut()
+        },
+        xrcd: if has(IBV_QP_INIT_ATTR_XRCD) {
+            attr.xrcd
+        } else {
+            std::ptr::null_mut()
+        },
+        send_ops,
+        strip_vlan,
+    };
+    if hashes {
+        // It has no queue to post to.
+        recipe.send_ops = None;
         // SAFETY: the caller's promise.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
-        let has = |flag: u32| attr.comp_mask & flag != 0;
-        if attr.comp_mask & !KNOWN != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let flags = match has(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
-            true => attr.create_flags,
-            false => 0,
-        };
-        let hashes = has(IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE);
-        // Frames that a raw packet QP sends to a group never come back to it (`raw`). Of QPs that hash, the receive queues have
-        // the flag for tags.
-        let known = match attr.qp_type == IBV_QPT_RAW_PACKET && !hashes {
-            true => IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_CVLAN_STRIPPING,
-            false => 0,
-        };
-        if flags & !known != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let strip_vlan = flags & IBV_QP_CREATE_CVLAN_STRIPPING != 0;
-        let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
-        if send_ops.is_some_and(|ops| !wr::has_operations(attr.qp_type, ops)) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let mut recipe = Recipe {
-            context,
-            attr: ibv_qp_init_attr {
-                qp_context: attr.qp_context,
-                send_cq: attr.send_cq,
-                recv_cq: attr.recv_cq,
-                srq: attr.srq,
-                cap: attr.cap,
-                qp_type: attr.qp_type,
-                sq_sig_all: attr.sq_sig_all,
-            },
-            pd: if has(IBV_QP_INIT_ATTR_PD) {
-                attr.pd
-            } else {
-                std::ptr::null_mut()
-            },
-            xrcd: if has(IBV_QP_INIT_ATTR_XRCD) {
-                attr.xrcd
-            } else {
-                std::ptr::null_mut()
-            },
-            send_ops,
-            strip_vlan,
-        };
-        if hashes {
-            // It has no queue to post to.
-            recipe.send_ops = None;
-            // SAFETY: the caller's promise.
-            let context = unsafe { self::context(context) }?;
-            // SAFETY: the same.
-            let rss = unsafe { RssQp::create(context, attr) }?;
-            let object = object_of(context.hca, AnyQp::Rss(rss), &recipe);
-            return Ok(Box::into_raw(object).cast());
-        }
-        // SAFETY: the caller's promise.
-        let object = unsafe { create(&mut recipe) }?;
-        attr.cap = recipe.attr.cap;
-        Ok(Box::into_raw(object).cast())
-    })
+        let context = unsafe { self::context(context) }?;
+        // SAFETY: the same.
+        let rss = unsafe { RssQp::create(context, attr) }?;
+        let object = object_of(context.hca, AnyQp::Rss(rss), &recipe);
+        return Ok(Box::into_raw(object).cast());
+    }
+    // SAFETY: the caller's promise.
+    let object = unsafe { create(&mut recipe) }?;
+    attr.cap = recipe.attr.cap;
+    Ok(Box::into_raw(object).cast())
 }
 
 /// The QP with the functions of `ibv_wr_*`, NULL if it was created without: `ibv_qp_to_qp_ex`.
@@ -375,36 +385,43 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(_: *mut ibv_qp, _: c_int, _:
 /// It was created here, and is not used again after a success.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::qp(qp) }?;
-        let pointer: *const QpObject = object;
-        object.destroy()?;
-        let number = object.ex.qp_base.qp_num;
-        object.hca.registry.with(|objects| {
-            take_out(&mut objects.qps, number, pointer);
-            if object.ex.qp_base.qp_type == IBV_QPT_RAW_PACKET {
-                let gone = pointer.cast::<ibv_qp>();
-                objects.receiving.retain(|_, other| *other != gone);
-            }
-        });
-        // What its CQs remember of it is in the way of the next QP, and they may never be polled.
-        for cq in [object.ex.qp_base.send_cq, object.ex.qp_base.recv_cq] {
-            // SAFETY: the caller's promise: its CQs are there longer than the QP.
-            if let Ok(cq) = unsafe { self::cq(cq) } {
-                cq.forget_destroyed();
-            }
+    // SAFETY: the caller promises the same here.
+    as_errno(|| unsafe { destroy_qp(qp) })
+}
+
+/// `ibv_destroy_qp` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_destroy_qp`.
+pub(crate) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::qp(qp) }?;
+    let pointer: *const QpObject = object;
+    object.destroy()?;
+    let number = object.ex.qp_base.qp_num;
+    object.hca.registry.with(|objects| {
+        take_out(&mut objects.qps, number, pointer);
+        if object.ex.qp_base.qp_type == IBV_QPT_RAW_PACKET {
+            let gone = pointer.cast::<ibv_qp>();
+            objects.receiving.retain(|_, other| *other != gone);
         }
-        // SAFETY: the context is there longer than its QPs.
-        let context = unsafe { context(object.ex.qp_base.context) }?;
-        context
-            .events
-            .remove(|event| event.subject == Subject::Qp(pointer.cast()));
-        object.acks.wait();
-        // SAFETY: the caller's promise: it was made by `create`.
-        drop(unsafe { Box::from_raw(pointer.cast_mut()) });
-        Ok(())
-    })
+    });
+    // What its CQs remember of it is in the way of the next QP, and they may never be polled.
+    for cq in [object.ex.qp_base.send_cq, object.ex.qp_base.recv_cq] {
+        // SAFETY: the caller's promise: its CQs are there longer than the QP.
+        if let Ok(cq) = unsafe { self::cq(cq) } {
+            cq.forget_destroyed();
+        }
+    }
+    // SAFETY: the context is there longer than its QPs.
+    let context = unsafe { context(object.ex.qp_base.context) }?;
+    context
+        .events
+        .remove(|event| event.subject == Subject::Qp(pointer.cast()));
+    object.acks.wait();
+    // SAFETY: the caller's promise: it was made by `create`.
+    drop(unsafe { Box::from_raw(pointer.cast_mut()) });
+    Ok(())
 }
 
 /// Lets a UD QP receive what is sent to a group: `ibv_attach_mcast`.
@@ -414,7 +431,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
     // SAFETY: the caller's promise.
-    as_errno(|| unsafe { group(qp, gid, true) })
+    as_errno(|| unsafe { attach(qp, gid, true) })
 }
 
 /// The opposite: `ibv_detach_mcast`.
@@ -424,10 +441,14 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
     // SAFETY: the caller's promise.
-    as_errno(|| unsafe { group(qp, gid, false) })
+    as_errno(|| unsafe { attach(qp, gid, false) })
 }
 
-unsafe fn group(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) -> Result<()> {
+/// Lets a UD QP receive what is sent to a group, or no longer.
+///
+/// # Safety
+/// The QP was created here, and `gid` points to a GID.
+pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) -> Result<()> {
     // SAFETY: the caller's promise.
     let (object, gid) = unsafe { (self::qp(qp)?, gid.as_ref().ok_or(Errno::EINVAL)?) };
     let gid = Gid(gid.raw);

@@ -171,34 +171,41 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 /// It was created here, and is not used again after a success.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    as_errno(|| {
-        // SAFETY: the caller's promise.
-        let object = unsafe { self::srq(srq) }?;
-        let pointer: *const SrqObject = object;
-        let number;
-        {
-            let mut inner = object.srq.lock();
-            let taken = inner.take().ok_or(Errno::EINVAL)?;
-            number = taken.srqn().number();
-            if let Err((kept, error)) = taken.destroy() {
-                *inner = Some(kept);
-                return Err(error.into());
-            }
+    // SAFETY: the caller promises the same here.
+    as_errno(|| unsafe { destroy_srq(srq) })
+}
+
+/// `ibv_destroy_srq` for callers in Rust.
+///
+/// # Safety
+/// As `ibv_destroy_srq`.
+pub(crate) unsafe fn destroy_srq(srq: *mut ibv_srq) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { self::srq(srq) }?;
+    let pointer: *const SrqObject = object;
+    let number;
+    {
+        let mut inner = object.srq.lock();
+        let taken = inner.take().ok_or(Errno::EINVAL)?;
+        number = taken.srqn().number();
+        if let Err((kept, error)) = taken.destroy() {
+            *inner = Some(kept);
+            return Err(error.into());
         }
-        object
-            .hca
-            .registry
-            .with(|objects| take_out(&mut objects.srqs, number, pointer));
-        // SAFETY: the context is there longer than its SRQs.
-        let context = unsafe { context(object.c.context) }?;
-        context
-            .events
-            .remove(|event| event.subject == Subject::Srq(pointer.cast()));
-        object.acks.wait();
-        // SAFETY: the caller's promise: it was made by `SrqObject::into_raw`.
-        drop(unsafe { Box::from_raw(pointer.cast_mut()) });
-        Ok(())
-    })
+    }
+    object
+        .hca
+        .registry
+        .with(|objects| take_out(&mut objects.srqs, number, pointer));
+    // SAFETY: the context is there longer than its SRQs.
+    let context = unsafe { context(object.c.context) }?;
+    context
+        .events
+        .remove(|event| event.subject == Subject::Srq(pointer.cast()));
+    object.acks.wait();
+    // SAFETY: the caller's promise: it was made by `SrqObject::into_raw`.
+    drop(unsafe { Box::from_raw(pointer.cast_mut()) });
+    Ok(())
 }
 
 /// Posts a list of receives: `ibv_post_srq_recv`.

@@ -140,53 +140,63 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    as_pointer(|| {
-        const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE
-            | IBV_SRQ_INIT_ATTR_PD
-            | IBV_SRQ_INIT_ATTR_XRCD
-            | IBV_SRQ_INIT_ATTR_CQ;
-        // SAFETY: the caller's promise.
-        let init = unsafe { init.as_mut() }.ok_or(Errno::EINVAL)?;
-        if init.comp_mask & !KNOWN != 0 {
-            return Err(Errno::EOPNOTSUPP);
+    // SAFETY: the caller promises the same here.
+    as_pointer(|| unsafe { create_srq(context, init) })
+}
+
+/// `create_srq_ex` for callers in Rust.
+///
+/// # Safety
+/// As `create_srq_ex`.
+pub(crate) unsafe fn create_srq(
+    context: *mut ibv_context,
+    init: *mut ibv_srq_init_attr_ex,
+) -> Result<*mut ibv_srq> {
+    const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE
+        | IBV_SRQ_INIT_ATTR_PD
+        | IBV_SRQ_INIT_ATTR_XRCD
+        | IBV_SRQ_INIT_ATTR_CQ;
+    // SAFETY: the caller's promise.
+    let init = unsafe { init.as_mut() }.ok_or(Errno::EINVAL)?;
+    if init.comp_mask & !KNOWN != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let has = |flag: u32| init.comp_mask & flag != 0;
+    if !has(IBV_SRQ_INIT_ATTR_PD) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let (of, pd) = unsafe { (self::context(context)?, self::pd(init.pd)?) };
+    of.check_owner(pd.c.context)?;
+    let mut attr = srq::sizes(&init.attr);
+    let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
+        init.srq_type
+    } else {
+        IBV_SRQT_BASIC
+    };
+    let made = match kind {
+        IBV_SRQT_BASIC => pd.pd.create_srq(&mut attr)?,
+        IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
+            // SAFETY: the caller's promise.
+            let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
+            of.check_owner(xrcd.c.context)?;
+            of.check_owner(cq.ex.context)?;
+            let cq = cq.cq.lock();
+            let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
+            pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?
         }
-        let has = |flag: u32| init.comp_mask & flag != 0;
-        if !has(IBV_SRQ_INIT_ATTR_PD) {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's promise.
-        let (of, pd) = unsafe { (self::context(context)?, self::pd(init.pd)?) };
-        of.check_owner(pd.c.context)?;
-        let mut attr = srq::sizes(&init.attr);
-        let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
-            init.srq_type
-        } else {
-            IBV_SRQT_BASIC
-        };
-        let made = match kind {
-            IBV_SRQT_BASIC => pd.pd.create_srq(&mut attr)?,
-            IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
-                // SAFETY: the caller's promise.
-                let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
-                of.check_owner(xrcd.c.context)?;
-                of.check_owner(cq.ex.context)?;
-                let cq = cq.cq.lock();
-                let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
-                pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?
-            }
-            IBV_SRQT_XRC => return Err(Errno::EINVAL),
-            _ => return Err(Errno::EOPNOTSUPP),
-        };
-        init.attr.max_wr = attr.max_wr;
-        init.attr.max_sge = attr.max_sge;
-        Ok(SrqObject::into_raw(
-            context,
-            init.pd,
-            init.srq_context,
-            pd.hca,
-            made,
-        ))
-    })
+        IBV_SRQT_XRC => return Err(Errno::EINVAL),
+        _ => return Err(Errno::EOPNOTSUPP),
+    };
+    init.attr.max_wr = attr.max_wr;
+    init.attr.max_sge = attr.max_sge;
+    Ok(SrqObject::into_raw(
+        context,
+        init.pd,
+        init.srq_context,
+        pd.hca,
+        made,
+    ))
 }
 
 /// `ibv_get_srq_num`, from the table of functions.
