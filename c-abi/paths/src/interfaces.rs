@@ -75,7 +75,7 @@ pub unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     let Some(next) = next else {
         return -1;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `list` can be written.
     let result = unsafe { next(list) };
     if result == 0
         && let Some(addresses) = addresses()

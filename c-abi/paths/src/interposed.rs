@@ -34,11 +34,11 @@ fn root() -> &'static [u8] {
 /// # Safety
 /// `path` is C's text or NULL.
 unsafe fn with<R>(path: *const c_char, work: impl FnOnce(*const c_char) -> R) -> R {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `path` is C's text or NULL.
     if path.is_null() || unsafe { *path.cast::<u8>() } != b'/' {
         return work(path);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `path` is C's text or NULL.
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
     let mut room = [0; LONGEST];
     match translate(root(), text, &mut room) {

@@ -42,7 +42,7 @@ pub(crate) enum Whose {
 /// An address of C, if it is one of IP.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `addr` can be read.
 pub(crate) unsafe fn read(addr: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     let length = length as usize;
     if addr.is_null() || length < size_of::<libc::sa_family_t>() {
@@ -52,13 +52,13 @@ pub(crate) unsafe fn read(addr: *const sockaddr, length: socklen_t) -> Option<So
     let family = unsafe { addr.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if length >= size_of::<sockaddr_in>() => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `length` bytes at `addr` can be read.
             let address = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             Some((ip, u16::from_be(address.sin_port)).into())
         }
         libc::AF_INET6 if length >= size_of::<sockaddr_in6>() => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `length` bytes at `addr` can be read.
             let address = unsafe { addr.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             Some((ip, u16::from_be(address.sin6_port)).into())

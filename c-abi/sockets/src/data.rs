@@ -216,9 +216,9 @@ pub(crate) enum By {
 /// Decides who sends.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `addr` can be read.
 pub(crate) unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t) -> By {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `addr` can be read.
     let to = unsafe { address::read(addr, length) };
     let Some(to) = to else {
         return match table::find(fd) {

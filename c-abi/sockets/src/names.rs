@@ -325,7 +325,7 @@ unsafe fn accept_by_either(
     set_nonblocking(companion.rsocket, nonblocking || companion.is_both());
     let deadline = receive_deadline(fd);
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that that of `accept4`.
         let accepted = unsafe { rdma::raccept(companion.rsocket, addr, length) };
         if accepted >= 0 {
             return place(accepted, companion, flags);
@@ -340,7 +340,7 @@ unsafe fn accept_by_either(
                 None => return -1,
             };
         if by_system {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that that of `accept4`.
             return unsafe { real::accept4(fd, addr, length, flags) };
         }
     }

@@ -26,7 +26,7 @@ unsafe fn entries<'a>(messages: *mut mmsghdr, count: c_uint) -> Option<&'a mut [
         set_errno(libc::EFAULT);
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that so many, which can be written.
     Some(unsafe { slice::from_raw_parts_mut(messages, (count as usize).min(MOST)) })
 }
 

@@ -80,7 +80,7 @@ unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> 
     if fds.is_null() || rdma::is_inside() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nULL, or so many entries that can be written.
     let fds = unsafe { slice::from_raw_parts_mut(fds, count as usize) };
     fds.iter()
         .any(|entry| table::may_have(entry.fd))
@@ -119,7 +119,7 @@ pub(crate) fn duration(seconds: i64, nanos: i64) -> Option<Duration> {
 /// # Safety
 /// NULL, or it can be read.
 unsafe fn of_timespec(timeout: *const timespec) -> Result<Option<Duration>, ()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nULL, or it can be read.
     match unsafe { timeout.as_ref() } {
         Some(timeout) => match duration(timeout.tv_sec, timeout.tv_nsec) {
             Some(timeout) => Ok(Some(timeout)),
@@ -220,7 +220,7 @@ unsafe fn ours_of_sets<'a>(
     if rdma::is_inside() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that each is NULL or a set that can be written.
     let sets: Sets<'_> = sets.map(|set| unsafe { set.as_mut() });
     let fds = to_poll(count, &sets);
     fds.iter()

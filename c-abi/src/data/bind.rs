@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     bind: *mut ibv_mw_bind,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that QP and window were created here, and `bind` is a structure of the headers.
         unsafe {
             let (window, bind) = (
                 mw.as_mut().ok_or(Errno::EINVAL)?,

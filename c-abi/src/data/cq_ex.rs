@@ -37,12 +37,14 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers, whose channel is
+        // NULL or was created here.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::EINVAL)?;
         const TIMES: u64 =
             IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
         const ALWAYS: u64 = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers, whose channel is
+        // NULL or was created here.
         let hca = unsafe { self::context(context) }?.hca;
         let supported = match hca.device.clock_khz() {
             Some(_) => ALWAYS | TIMES,
@@ -61,7 +63,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         let mut init = CqInit::new(attr.cqe);
         init.comp_vector = cq::vector(c_int::try_from(attr.comp_vector).unwrap_or(-1))?;
         init.ignore_overrun = flags & IGNORE_OVERRUN != 0;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers, whose channel is
+        // NULL or was created here.
         let object = unsafe { CqObject::create(context, attr.channel, init, attr.cq_context) }?;
         let object = Box::into_raw(object).cast::<ibv_cq_ex>();
         // SAFETY: the first field of the object, which only this thread has.
@@ -132,7 +135,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn start_later(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `object`.
     unsafe { start_usual(cq, object(cq).cq.lock()) }
 }
 
@@ -152,7 +155,7 @@ unsafe fn start_usual(
     };
     // Ended in `end_poll`.
     let mut batch = ManuallyDrop::new(batch);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `object`.
     let show = |cq, found: Completion<'_>| unsafe { show(cq, found) };
     match batch.next_usual(cq, show, show) {
         Ok(()) => {
@@ -161,7 +164,7 @@ unsafe fn start_usual(
         }
         Err(Unusual::Nothing) => {
             drop(held);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the same as for `object`.
             unsafe { object(cq) }.idle(libc::ENOENT)
         }
         Err(Unusual::Something) => {
@@ -179,13 +182,13 @@ unsafe fn start_usual(
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn start_rest(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `object`. The calling thread holds the lock of the CQ.
     let object = unsafe { object(cq) };
     let found = guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `object`. The calling thread holds the lock of the CQ.
         let mut held = unsafe { object.cq.taken() };
         let of = held.as_mut().ok_or(Errno::EINVAL)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `object`. The calling thread holds the lock of the CQ.
         let found = unsafe { next_any(cq, &mut ManuallyDrop::new(of.batch()?)) };
         if found {
             mem::forget(held);
@@ -205,7 +208,7 @@ unsafe extern "C" fn start_rest(cq: *mut ibv_cq_ex) -> c_int {
 /// As [`show`].
 unsafe fn next_any(cq: *mut ibv_cq_ex, batch: &mut Batch<'_, 'static, P>) -> bool {
     match batch.next() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `show`.
         Some(found) => unsafe {
             show(cq, found);
             true
@@ -239,10 +242,10 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 #[inline(never)]
 unsafe extern "C" fn next_rest(cq: *mut ibv_cq_ex) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `object`. The calling thread holds the lock of the CQ.
         let mut held = ManuallyDrop::new(unsafe { object(cq).cq.taken() });
         let of = held.as_mut().ok_or(Errno::EINVAL)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `object`. The calling thread holds the lock of the CQ.
         match unsafe { next_any(cq, &mut ManuallyDrop::new(of.resume_batch())) } {
             true => Ok(()),
             false => Err(Errno(libc::ENOENT)),
@@ -268,7 +271,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 /// As [`object`], and no other thread is between `start_poll` and `end_poll`.
 #[inline(always)]
 unsafe fn reader<'a>(cq: *mut ibv_cq_ex) -> &'a Option<Completion<'static>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `object`, and no other thread is between `start_poll` and `end_poll`.
     unsafe { &(*object(cq).reader.get()).0 }
 }
 

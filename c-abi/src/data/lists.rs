@@ -42,7 +42,7 @@ pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a 
 /// `bad` is NULL or can be written.
 #[inline]
 pub(crate) unsafe fn stopped<W>(errno: Errno, wr: *mut W, bad: *mut *mut W) -> Errno {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `bad` is NULL or can be written.
     if let Some(bad) = unsafe { bad.as_mut() } {
         *bad = wr;
     }
@@ -58,12 +58,12 @@ pub(crate) unsafe fn receives(
     bad: *mut *mut ibv_recv_wr,
     mut post: impl FnMut(u64, &[Sge]) -> Result<()>,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the list is one of the headers'; `bad` is NULL or can be written.
     while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the list is one of the headers'; `bad` is NULL or can be written.
         let list = unsafe { sges(request.sg_list, request.num_sge) };
         if let Err(errno) = list.and_then(|list| post(request.wr_id, list)) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the list is one of the headers'; `bad` is NULL or can be written.
             return Err(unsafe { stopped(errno, wr, bad) });
         }
         wr = request.next;

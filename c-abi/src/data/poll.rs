@@ -37,7 +37,7 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_int {
 /// # Safety
 /// `to` can be written.
 unsafe fn write(to: *mut ibv_wc, found: &Completion<'_>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `to` can be written.
     unsafe {
         match found.kind() {
             CompletionKind::Send => write_send(to, found),
@@ -53,7 +53,7 @@ unsafe fn write(to: *mut ibv_wc, found: &Completion<'_>) {
 /// As [`write`].
 #[inline(always)]
 unsafe fn write_send(to: *mut ibv_wc, found: &Completion<'_>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `write`.
     unsafe {
         to.write(ibv_wc {
             wr_id: found.wr_id(),
@@ -71,7 +71,7 @@ unsafe fn write_send(to: *mut ibv_wc, found: &Completion<'_>) {
 /// As [`write`].
 #[inline(always)]
 unsafe fn write_recv(to: *mut ibv_wc, found: &Completion<'_>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `write`.
     unsafe {
         to.write(ibv_wc {
             wr_id: found.wr_id(),
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
     let object = unsafe { &*cq.cast::<CqObject>() };
     // Each call of another function is the last thing that is done, so that no register has to be saved for it.
     match object.cq.try_lock() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the CQ was created here, and `num_entries` entries can be written at `wc`.
         Some(held) => unsafe { poll_usual(cq, held, num_entries, wc) },
         // SAFETY: the same.
         None => unsafe { poll_later(cq, num_entries, wc) },
@@ -141,7 +141,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn poll_later(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `poll_cq`.
     unsafe {
         let held = (*cq.cast::<CqObject>()).cq.lock();
         poll_usual(cq, held, num_entries, wc)
@@ -172,7 +172,7 @@ unsafe fn poll_usual(
     if num_entries <= 0 {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `poll_cq`.
     match unsafe { next(&mut batch, wc) } {
         Ok(()) if num_entries == 1 => {
             ManuallyDrop::into_inner(batch).finish();
@@ -207,7 +207,7 @@ unsafe fn next(
 ) -> std::result::Result<(), Unusual> {
     batch.next_usual(
         to,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `to` can be written.
         |to, found| unsafe { write_send(to, &found) },
         // SAFETY: the same.
         |to, found| unsafe { write_recv(to, &found) },
@@ -258,7 +258,8 @@ unsafe extern "C" fn poll_rest(
     // SAFETY: the caller's promise: it is the first field of a `CqObject`.
     let object = unsafe { &*cq.cast::<CqObject>() };
     let polled = guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `poll_cq`, behind `taken` completions. The calling thread holds the lock
+        // of the CQ.
         let mut held = unsafe { object.cq.taken() };
         let of = held.as_mut().ok_or(Errno::EINVAL)?;
         if let Err(error) = of.batch().map(mem::forget)
@@ -291,7 +292,7 @@ unsafe extern "C" fn poll_rest(
 /// # Safety
 /// The CQ was created here.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the CQ was created here.
     as_errno(|| unsafe { self::cq(cq) }?.arm(solicited_only != 0))
 }
 

@@ -33,7 +33,8 @@ const INLINE: usize = 1024;
 /// # Safety
 /// The request is one of the headers', with the part of the union that its opcode and the QP's type say.
 unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the request is one of the headers', with the part of the union that its opcode and the
+    // QP's type say.
     unsafe {
         let remote = || Remote {
             addr: wr.wr.rdma.remote_addr,
@@ -122,7 +123,7 @@ pub(crate) trait Sends: QpType {
     where
         Self: Sized,
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `operation`.
         unsafe { Self::push_usual(batch, wr, sge) }
     }
 
@@ -164,7 +165,7 @@ fn flags(wr: &ibv_send_wr) -> SendFlags {
 /// The request is one.
 #[inline(always)]
 unsafe fn remote(wr: &ibv_send_wr) -> Remote {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the request is one.
     let rdma = unsafe { wr.wr.rdma };
     Remote {
         addr: rdma.remote_addr,
@@ -183,7 +184,7 @@ unsafe fn push_connected<T: Connected, D: Payload>(
     data: D,
 ) -> Option<Posted> {
     let (id, flags, immediate) = (wr.wr_id, flags(wr), u32::from_be(wr.imm_data));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `operation`.
     let remote = || unsafe { remote(wr) };
     // That it is usual is asked beforehand, so that there is no call for what is not.
     Some(match wr.opcode {
@@ -328,7 +329,7 @@ unsafe fn take_headers(list: &[Sge], needed: usize) -> (Vec<u8>, Vec<Sge>) {
     for sge in list {
         let length = sge.length.min((needed - headers.len()) as u32);
         let start = Sge { length, ..*sge };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that what the entries name can be read.
         headers.extend_from_slice(unsafe { bytes(&start) });
         if length < sge.length {
             rest.push(Sge::new(
@@ -372,7 +373,7 @@ unsafe fn push_one<T: Sends>(
 unsafe fn bytes<'a>(sge: &Sge) -> &'a [u8] {
     match sge.length {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that they can be read, and nothing changes them for as long as the result is used.
         length => unsafe { slice::from_raw_parts(sge.addr as *const u8, length as usize) },
     }
 }
@@ -388,7 +389,7 @@ unsafe fn with_data<T: QpType>(
     if wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `push_one`.
     let (op, list) = unsafe { (operation::<T>(wr)?, sges(wr.sg_list, wr.num_sge)?) };
     let request = |data| SendWr {
         wr_id: wr.wr_id,
@@ -400,13 +401,13 @@ unsafe fn with_data<T: QpType>(
         return Ok(post(&request(SendData::Sges(list)))?);
     }
     if let [only] = list {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `push_one`.
         return Ok(post(&request(SendData::Inline(unsafe { bytes(only) })))?);
     }
     let mut gathered = [0; INLINE];
     let mut length = 0;
     for sge in list {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `push_one`.
         let bytes = unsafe { bytes(sge) };
         let to = gathered
             .get_mut(length..length + bytes.len())
@@ -438,7 +439,7 @@ unsafe extern "C" fn no_send(
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `post_send`.
     unsafe { stopped(Errno::EINVAL, wr, bad) }.0
 }
 
@@ -455,7 +456,7 @@ unsafe extern "C" fn send<T: Sends>(
     let object = unsafe { &*qp.cast::<QpObject>() };
     // Each call of another function is the last thing that is done, so that no register has to be saved for it.
     match object.send.try_lock() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `post_send`, of a QP of this type.
         Some(half) => unsafe { send_usual::<T>(qp, half, wr, bad) },
         // SAFETY: the same.
         None => unsafe { send_later::<T>(qp, wr, bad) },
@@ -473,7 +474,7 @@ unsafe extern "C" fn send_later<T: Sends>(
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `send`.
     unsafe {
         let half = (*qp.cast::<QpObject>()).send.lock();
         send_usual::<T>(qp, half, wr, bad)
@@ -491,7 +492,7 @@ unsafe fn send_usual<T: Sends>(
     wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `send`.
     let only = unsafe { wr.as_ref() }.filter(|request| request.next.is_null());
     let (Some(queue), Some(request)) = (*half, only) else {
         mem::forget(half);
@@ -502,7 +503,7 @@ unsafe fn send_usual<T: Sends>(
     let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
     // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
     let mut batch = ManuallyDrop::new(queue.batch());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `send`.
     if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
         mem::forget(half);
         // SAFETY: the same, and the lock is held.
@@ -563,7 +564,7 @@ unsafe extern "C" fn send_rest<T: Sends>(
         let queue = half.ok_or(Errno::EINVAL)?;
         // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
         let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `send`. The calling thread holds the lock of the send queue.
         unsafe { send_any(queue, wr, bad) }
     })
 }
@@ -578,10 +579,12 @@ unsafe fn send_any<T: Sends>(
     bad: *mut *mut ibv_send_wr,
 ) -> Result<()> {
     let mut batch = queue.batch();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the list is one of the headers', with objects that were created here; `bad` is NULL or
+    // can be written.
     while let Some(request) = unsafe { wr.as_ref() } {
         if matches!(request.opcode, IBV_WR_BIND_MW | IBV_WR_LOCAL_INV) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the list is one of the headers', with objects that were created here; `bad` is
+            // NULL or can be written.
             unsafe {
                 if let Err(errno) = T::push_window(&mut batch, request) {
                     return Err(stopped(errno, wr, bad));
@@ -591,7 +594,8 @@ unsafe fn send_any<T: Sends>(
             continue;
         }
         let push = |converted: &SendWr<'_>| T::push_any(&mut batch, request, converted);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the list is one of the headers', with objects that were created here; `bad` is NULL
+        // or can be written.
         unsafe {
             if let Err(errno) = with_data::<T>(request, push) {
                 return Err(stopped(errno, wr, bad));

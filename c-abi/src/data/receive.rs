@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     // SAFETY: the caller's promise: it is the first field of a `QpObject`.
     let object = unsafe { &*qp.cast::<QpObject>() };
     match object.recv.try_lock() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here; the list is one of the headers'; `bad_wr` can be written.
         Some(half) => unsafe { receive_usual(qp, half, wr, bad_wr) },
         // SAFETY: the same.
         None => unsafe { receive_later(qp, wr, bad_wr) },
@@ -46,7 +46,7 @@ unsafe extern "C" fn receive_later(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `post_recv`.
     unsafe {
         let half = (*qp.cast::<QpObject>()).recv.lock();
         receive_usual(qp, half, wr, bad)
@@ -77,7 +77,7 @@ unsafe fn receive_usual(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `post_recv`.
     let only = unsafe { wr.as_ref() }.filter(|request| request.next.is_null());
     let (Some(mut queue), Some(request)) = (*half, only) else {
         mem::forget(half);
@@ -145,7 +145,7 @@ unsafe extern "C" fn receive_rest(
         let mut queue = half.ok_or(Errno::EINVAL)?;
         // SAFETY: it points into the QP, and with the lock held there is no other reference.
         let mut batch = unsafe { queue.as_mut() }.batch();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `post_recv`. The calling thread holds the lock of the receive queue.
         unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
     })
 }

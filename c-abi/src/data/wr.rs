@@ -269,7 +269,8 @@ unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a QpObject {
 /// The QP was created here and is of this type. After `ibv_wr_start`, no other thread is here while the lock is held.
 #[inline(always)]
 unsafe fn opened<'a, T: Opens>(qp: *mut ibv_qp_ex) -> &'a mut Option<Open<T>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the QP was created here and is of this type. After `ibv_wr_start`, no other thread is
+    // here while the lock is held.
     unsafe { T::opened(&mut *object(qp).opened.get()) }
 }
 
@@ -289,7 +290,7 @@ extern "C" fn not_started() -> c_int {
 /// As [`opened`].
 #[inline(always)]
 unsafe fn with<T: Opens>(qp: *mut ibv_qp_ex, work: impl FnOnce(&mut Open<T>)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `opened`.
     match unsafe { opened::<T>(qp) } {
         Some(open) => work(open),
         None => {
@@ -336,7 +337,7 @@ unsafe extern "C" fn start<T: Opens>(qp: *mut ibv_qp_ex) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn start_later<T: Opens>(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `opened`.
     unsafe { start_with::<T>(qp, object(qp).send.lock()) };
 }
 
@@ -391,7 +392,7 @@ unsafe extern "C" fn complete<T: Opens>(qp: *mut ibv_qp_ex) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn refuse<T: Opens>(qp: *mut ibv_qp_ex) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `opened`, and something is open.
     unsafe {
         let refused = opened::<T>(qp).as_mut().and_then(|open| {
             let why = open.refused();
@@ -584,7 +585,7 @@ unsafe extern "C" fn set_sge_list<T: Opens>(
 unsafe fn bytes<'a>(addr: *mut c_void, length: usize) -> &'a [u8] {
     match length {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that they can be read, and nothing changes them for as long as the result is used.
         _ => unsafe { slice::from_raw_parts(addr.cast::<u8>(), length) },
     }
 }

@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn create_counters(
     init: *mut ibv_counters_init_attr,
 ) -> *mut ibv_counters {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `init` is a structure of the headers.
         let (context, init) = unsafe { (context(of)?, init.as_ref().ok_or(Errno::EINVAL)?) };
         if init.comp_mask != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn create_counters(
 /// They were created here, and are not used again after a success.
 pub(crate) unsafe extern "C" fn destroy_counters(of: *mut ibv_counters) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that they were created here, and are not used again after a success.
         let object = unsafe { counters(of) }?;
         if lock(&object.state).rules != 0 {
             return Err(Errno::EBUSY);
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     flow: *mut ibv_flow,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the counters were created here, and `attr` is a structure of the headers.
         let (object, attr) = unsafe { (counters(of)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let known = [IBV_COUNTER_PACKETS, IBV_COUNTER_BYTES].contains(&attr.counter_desc);
         if !flow.is_null() || attr.comp_mask != 0 || !known {
@@ -150,7 +150,7 @@ pub(crate) unsafe extern "C" fn read_counters(
     flags: u32,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the counters were created here, and `count` values can be written.
         let object = unsafe { counters(of) }?;
         let state = lock(&object.state);
         // No value is kept that could be preferred.
@@ -160,7 +160,7 @@ pub(crate) unsafe extern "C" fn read_counters(
             return Err(Errno::EINVAL);
         }
         let traffic = object.counter.query()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the counters were created here, and `count` values can be written.
         let values = unsafe { slice::from_raw_parts_mut(values, count as usize) };
         values.fill(0);
         for (kind, index) in &state.attached {

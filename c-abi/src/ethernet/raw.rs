@@ -167,7 +167,8 @@ pub(crate) unsafe extern "C" fn create_flow(
     attr: *mut ibv_flow_attr,
 ) -> *mut ibv_flow {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here; the rule has as many specifications of the headers behind
+        // it as it says.
         let (object, c) = unsafe { (qp(of)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let kind = match c.flow_type {
             IBV_FLOW_ATTR_NORMAL => FlowType::Normal,
@@ -199,7 +200,8 @@ pub(crate) unsafe extern "C" fn create_flow(
         // SAFETY: a context is there longer than its QPs.
         let context = unsafe { context(object.ex.qp_base.context) }?;
         let domain = context.frames.domain(object.hca.device)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here; the rule has as many specifications of the headers behind
+        // it as it says.
         let counters = unsafe { counted.as_ref() };
         counters.map_or(Ok(()), CountersObject::bind)?;
         let added = object.with(|qp| {

@@ -57,10 +57,10 @@ impl RssQp {
         if attr.comp_mask & both != both || queues != 0 || !attr.srq.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the table and the key in `attr` are there.
         let object = unsafe { work_queue::table(attr.rwq_ind_tbl) }?;
         context.check_owner(object.c.context)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the table and the key in `attr` are there.
         let hash = unsafe { hash(&attr.rx_hash_conf) }?;
         let domain = context.frames.domain(context.hca.device)?;
         let target = match hash {
@@ -122,7 +122,7 @@ unsafe fn hash(conf: &ibv_rx_hash_conf) -> Result<Option<RssHash>> {
     if len != RssHash::PUBLIC_KEY.len() || conf.rx_hash_key.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the key has as many bytes as it says.
     let key = unsafe { slice::from_raw_parts(conf.rx_hash_key, len) };
     let mask = conf.rx_hash_fields_mask;
     let has = |fields: u64| mask & fields != 0;

@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn create_wq(
     init: *mut ibv_wq_init_attr,
 ) -> *mut ibv_wq {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and the objects in `init` were created here.
         let (context, attr) = unsafe { (context(of)?, init.as_mut().ok_or(Errno::EINVAL)?) };
         if attr.wq_type != IBV_WQT_RQ
             || attr.comp_mask & !IBV_WQ_INIT_ATTR_FLAGS != 0
@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn create_wq(
             0 => false,
             _ => strips(attr.create_flags)?,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and the objects in `init` were created here.
         let (pd, cq) = unsafe { (pd(attr.pd)?, cq(attr.cq)?) };
         context.check_owner(pd.c.context)?;
         context.check_owner(cq.ex.context)?;
@@ -181,7 +181,7 @@ fn state(number: c_int) -> Result<QpState> {
 pub(crate) unsafe extern "C" fn modify_wq(of: *mut ibv_wq, attr: *mut ibv_wq_attr) -> c_int {
     as_errno(|| {
         const KNOWN: u32 = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE | IBV_WQ_ATTR_FLAGS;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was created here, and `attr` is a structure of the headers.
         let (object, attr) = unsafe { (wq(of)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let has = |flag: u32| attr.attr_mask & flag != 0;
         if attr.attr_mask == 0 || attr.attr_mask & !KNOWN != 0 {
@@ -236,7 +236,7 @@ pub(crate) unsafe extern "C" fn modify_wq(of: *mut ibv_wq, attr: *mut ibv_wq_att
 /// It was created here, and is not used again after a success.
 pub(crate) unsafe extern "C" fn destroy_wq(of: *mut ibv_wq) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was created here, and is not used again after a success.
         let object = unsafe { wq(of) }?;
         object.users.none()?;
         let queue = object.queue.lock().take().ok_or(Errno::EINVAL)?;
@@ -277,12 +277,12 @@ unsafe extern "C" fn post_wq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was created here; the list is one of the headers'; `bad` can be written.
         let object = unsafe { wq(of) }?;
         let mut queue = object.queue.lock();
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
         let mut batch = queue.recv_queue().batch();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was created here; the list is one of the headers'; `bad` can be written.
         unsafe { receives(wr, bad, |wr_id, list| Ok(batch.post(wr_id, list)?)) }
     })
 }
@@ -318,16 +318,19 @@ pub(crate) unsafe extern "C" fn create_rwq_ind_table(
     init: *mut ibv_rwq_ind_table_init_attr,
 ) -> *mut ibv_rwq_ind_table {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `init` names as many queues, which were created here, as
+        // it says.
         let (context, init) = unsafe { (context(of)?, init.as_ref().ok_or(Errno::EINVAL)?) };
         if init.comp_mask != 0 || init.log_ind_tbl_size > MAX_LOG_TABLE || init.ind_tbl.is_null() {
             return Err(Errno::EINVAL);
         }
         let size = 1_usize << init.log_ind_tbl_size;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `init` names as many queues, which were created here, as
+        // it says.
         let queues = unsafe { slice::from_raw_parts(init.ind_tbl, size) };
         let number = |&queue: &*mut ibv_wq| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the context is open, and `init` names as many queues, which were created here,
+            // as it says.
             let queue = unsafe { wq(queue) }?;
             context.check_owner(queue.c.context)?;
             let queue = queue.queue.lock();
@@ -337,7 +340,8 @@ pub(crate) unsafe extern "C" fn create_rwq_ind_table(
         let domain = context.frames.domain(context.hca.device)?;
         let table = domain.create_indirection_table(&numbers, size as u32)?;
         for &queue in queues {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the context is open, and `init` names as many queues, which were created here,
+            // as it says.
             unsafe { wq(queue) }?.users.add();
         }
         let number = table.number() as c_int;
@@ -363,7 +367,7 @@ pub(crate) unsafe extern "C" fn create_rwq_ind_table(
 /// It was created here, and is not used again after a success.
 pub(crate) unsafe extern "C" fn destroy_rwq_ind_table(of: *mut ibv_rwq_ind_table) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was created here, and is not used again after a success.
         unsafe { table(of) }?.users.none()?;
         // SAFETY: the caller's promise: it was made by `create_rwq_ind_table`.
         let object = unsafe { Box::from_raw(of.cast::<TableObject>()) };

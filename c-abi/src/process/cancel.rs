@@ -85,7 +85,7 @@ thread_local! {
 /// # Safety
 /// It is a box of a `T` that is not used again.
 unsafe fn drop_box<T>(held: *mut ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is a box of a `T` that is not used again.
     drop(unsafe { Box::from_raw(held.cast::<T>()) });
 }
 
@@ -110,7 +110,7 @@ unsafe fn release<T>(held: *mut T) {
             all.truncate(at);
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is from [`hold`], and is not used again.
     unsafe { drop_box::<T>(held.cast()) };
 }
 

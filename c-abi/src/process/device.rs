@@ -199,7 +199,7 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
     as_pointer(|| {
         let devices = devices()?;
         let mut list: Vec<*mut ibv_device> = devices.iter().map(DeviceObject::as_ptr).collect();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `num_devices` is NULL or points to a number.
         if let Some(number) = unsafe { num_devices.as_mut() } {
             *number = list.len() as c_int;
         }
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 /// `device` is NULL or from the list of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `device` is NULL or from the list of devices.
     unsafe { device.as_ref() }.map_or(ptr::null(), |device| device.name.as_ptr())
 }
 
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn ibv_get_device_index(_: *mut ibv_device) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     let guid = guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `device` is from the list of devices.
         let device = unsafe { self::device(device) }?;
         Ok(device.hca()?.device.query_port()?.node_guid)
     });
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     size: usize,
 ) -> c_int {
     as_number(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `dir` and `file` are text, and `size` bytes at `buf` can be written.
         let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let own = devices()?.iter().find(|device| {
             // SAFETY: the text ends within its 256 bytes, of which the last ones are zero.

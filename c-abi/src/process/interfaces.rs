@@ -46,7 +46,7 @@ pub unsafe extern "C" fn bareverbs_addresses(number: c_uint, answer: *mut Answer
     let storage = |ip| rdmacm::to_c(SocketAddr::new(ip, 0)).0;
     filled.address = storage(address.ip);
     filled.mask = storage(mask(address.ip, address.prefix_len()));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `answer` can be written.
     unsafe { answer.write(filled) };
     1
 }

@@ -70,7 +70,7 @@ fn map(length: usize) -> Option<*mut c_void> {
 /// # Safety
 /// It is from [`map`], and is not used.
 unsafe fn unmap(mapping: *mut c_void, length: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is from [`map`], and is not used.
     unsafe { libc::munmap(mapping, length) };
 }
 

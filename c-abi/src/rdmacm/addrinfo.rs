@@ -44,9 +44,9 @@ fn port_space_of(qp_type: c_int) -> c_int {
 /// Copies an address, which has to be as long as its family says: who reads the result goes by that.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `from` can be read.
 unsafe fn copy(from: *const sockaddr, length: socklen_t, to: &mut sockaddr_storage) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `from` can be read.
     unsafe { check_length(from, length) }?;
     let length = length as usize;
     if length > size_of::<sockaddr_storage>() {
@@ -146,7 +146,8 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 ) -> c_int {
     let mut error = -1;
     let made = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that `node` and `service` are text or NULL; `hints` is NULL or a structure of the
+        // headers; `res` can be written.
         unsafe {
             let hints = hints.as_ref();
             if node.is_null() && service.is_null() && hints.is_none() {
@@ -226,7 +227,8 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     });
     match made {
         Ok(made) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `node` and `service` are text or NULL; `hints` is NULL or a structure of the
+            // headers; `res` can be written.
             unsafe { res.write(made) };
             0
         }
@@ -295,7 +297,7 @@ unsafe fn part<T>(from: *const u8, bytes: usize) -> Result<*mut T> {
 /// Each structure in it, and what it points to, is C's memory or NULL.
 unsafe fn free(mut info: *mut rdma_addrinfo) {
     while !info.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that each structure in it, and what it points to, is C's memory or NULL.
         unsafe {
             let c = info.read();
             for part in [
@@ -321,7 +323,7 @@ unsafe fn free(mut info: *mut rdma_addrinfo) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
     as_nothing(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it is one, and is not used again.
         unsafe { free(res) };
         Ok(())
     });

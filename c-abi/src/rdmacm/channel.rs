@@ -82,7 +82,7 @@ impl EventChannel {
         lock(&CHANNELS)
             .0
             .retain(|other| !std::ptr::eq(*other, channel));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that it was made by [`create`](Self::create), and is not used again.
         let channel = unsafe { Box::from_raw(channel) };
         let managers = std::mem::take(&mut lock(&channel.state).managers);
         for (hca, id) in managers {
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     as_nothing(|| {
         if !channel.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that it was created here, no id reports to it any more, and it is not used again.
             unsafe { EventChannel::destroy(channel.cast()) };
         }
         Ok(())

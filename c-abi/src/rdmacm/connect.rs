@@ -25,12 +25,12 @@ use crate::verbs::modify;
 /// Private data that C points to.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `data` can be read.
 unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
     if data.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `data` can be read.
     unsafe { slice::from_raw_parts(data.cast(), length.into()) }
 }
 
@@ -39,7 +39,7 @@ unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
 /// # Safety
 /// The id was created here; `param` is NULL or a structure of the headers.
 unsafe fn from_c<'a>(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<ConnParam<'a>> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here; `param` is NULL or a structure of the headers.
     unsafe {
         let mut found = match param.as_ref() {
             Some(param) => ConnParam {
@@ -71,7 +71,7 @@ unsafe fn from_c<'a>(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
 /// # Safety
 /// The id was created here.
 unsafe fn note_qp(id: *mut rdma_cm_id, param: &ConnParam<'_>) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here.
     let object = unsafe { self::id(id) }?;
     let mut inner = lock(&object.inner);
     inner.disconnected = false;
@@ -95,7 +95,7 @@ pub unsafe extern "C-unwind" fn rdma_connect(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here; `conn_param` is NULL or a structure of the headers.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             let param = from_c(id, conn_param)?;
@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn rdma_connect(
             Ok(true)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here; `conn_param` is NULL or a structure of the headers.
     unsafe { completed(id, begun) }
 }
 
@@ -115,7 +115,7 @@ pub unsafe extern "C-unwind" fn rdma_connect(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here.
         unsafe {
             if lock(&self::id(id)?.inner).loopback {
                 // No device has that address, so that no request can come.
@@ -144,7 +144,7 @@ pub unsafe extern "C-unwind" fn rdma_accept(
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             let mut param = from_c(id, conn_param)?;
@@ -177,7 +177,7 @@ pub unsafe extern "C-unwind" fn rdma_accept(
             Ok(!datagrams)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.
     unsafe { completed(id, begun) }
 }
 
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn rdma_reject(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id is one of a request; so many bytes of private data can be read.
     unsafe { refuse(id, private_data, private_data_len, Cm::reject) }
 }
 
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn rdma_reject_ece(
     private_data: *const c_void,
     private_data_len: u8,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_reject`.
     unsafe { refuse(id, private_data, private_data_len, Cm::reject_ece) }
 }
 
@@ -231,7 +231,7 @@ unsafe fn refuse(
     reject: fn(&mut Cm, CmId, &[u8]) -> std::result::Result<(), RdmaError>,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises the same as for `rdma_reject`.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             let data = bytes(private_data, private_data_len);
@@ -247,7 +247,7 @@ unsafe fn refuse(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here.
         unsafe {
             if !(*id).qp.is_null() {
                 return Err(Errno::EINVAL);
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
         if event != IBV_EVENT_COMM_EST {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             hca.manager()?.notify(cm)?;
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here.
         unsafe {
             if (*id).qp_type == IBV_QPT_UD {
                 return Err(Errno::EINVAL);
@@ -303,7 +303,7 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             Ok(!lock(&self::id(id)?.inner).disconnected)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here.
     unsafe { completed(id, begun) }
 }
 
@@ -318,7 +318,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     qp_attr_mask: *mut c_int,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here; `qp_attr` has the state, and both can be written.
         unsafe {
             let state = modify::state((*qp_attr).qp_state)?;
             let (hca, cm) = manager_of(id)?;
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and `ece` is a structure of the headers.
         unsafe {
             let ece = ece.as_ref().ok_or(Errno::EINVAL)?;
             if !(*id).qp.is_null() || ece.comp_mask != 0 {
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and `ece` can be written.
         unsafe {
             if !(*id).qp.is_null() {
                 return Err(Errno::EINVAL);

@@ -25,7 +25,7 @@ pub unsafe extern "C" fn rdma_create_id(
     ps: c_int,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the channel is NULL or was created here; `id` can be written.
         unsafe {
             let object = IdObject::create(channel, context, ps, None)?;
             id.write(object.cast());
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 /// # Safety
 /// As `rdma_destroy_id`.
 pub(crate) unsafe fn destroy_id(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_destroy_id`.
     let object = unsafe { self::id(id) }?;
     let (hca, cm, sync, qpn) = {
         let inner = lock(&object.inner);
@@ -75,7 +75,7 @@ pub(crate) unsafe fn destroy_id(id: *mut rdma_cm_id) -> Result<()> {
     if let Ok(channel) = unsafe { channel((*id).channel) } {
         channel.signal();
     }
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same as for `rdma_destroy_id`.
     unsafe {
         let event = (*id).event;
         if !event.is_null() {

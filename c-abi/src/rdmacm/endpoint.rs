@@ -78,7 +78,7 @@ unsafe fn make_ready(
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
 ) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same as for `rdma_create_ep`.
     unsafe {
         for (address, length) in [
             (res.ai_src_addr, res.ai_src_len),
@@ -132,7 +132,7 @@ unsafe fn make_ready(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let destroyed = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that it was created here, and is not used again.
         unsafe {
             queues::destroy(id);
             queues::destroy_srq(id)?;
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn rdma_get_request(
     listen: *mut rdma_cm_id,
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the listener was created here, and `id` can be written.
     unsafe {
         let prepared = guarded(|| {
             if !lock(&self::id(listen)?.inner).sync {
@@ -186,7 +186,7 @@ unsafe fn take_request(
     event: *mut rdma_cm_event,
     id: *mut *mut rdma_cm_id,
 ) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same as for `rdma_get_request`.
     unsafe {
         if (*event).status != 0 || (*event).event != CONNECT_REQUEST {
             let status = (*event).status;

@@ -35,7 +35,7 @@ struct Taken {
 /// # Safety
 /// The channel was created here.
 pub(crate) unsafe fn get(from: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the channel was created here.
     let channel = unsafe { channel(from) }?;
     loop {
         channel.wait()?;
@@ -199,7 +199,7 @@ unsafe fn request(
     event: &CmEvent,
     listener: *mut IdObject,
 ) -> Result<*mut IdObject> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the listener is there.
     unsafe {
         let listening = &(*listener).c;
         let object = IdObject::new(
@@ -239,7 +239,7 @@ unsafe fn request(
 /// # Safety
 /// The id is there.
 unsafe fn next_own(id: *mut IdObject) -> Result<Option<OwnEvent>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id is there.
     let object = unsafe { &*id };
     let taken = {
         let mut inner = lock(&object.inner);
@@ -262,7 +262,7 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the channel was created here, and `event` can be written.
     let got = unsafe { get(channel).map(|found| event.write(found)) };
     status(got.map(|()| 0))
 }
@@ -273,7 +273,7 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
 /// It is one of `rdma_get_cm_event`, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is one of `rdma_get_cm_event`, and is not used again.
     as_status(|| unsafe { acknowledge(event) })
 }
 

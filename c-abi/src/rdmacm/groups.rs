@@ -32,7 +32,7 @@ fn is_gid_of(group: IpAddr, gid: Gid) -> bool {
 /// # Safety
 /// The id was created here.
 pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here.
     unsafe {
         let qp = (*id).c.qp;
         let gid = event.ud.ah_attr.dgid;

@@ -260,7 +260,7 @@ impl IdObject {
     /// # Safety
     /// The id was created here, and no other thread writes to it.
     pub(crate) unsafe fn show_addresses(id: *mut Self) -> Result<()> {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and no other thread writes to it.
         unsafe {
             let (hca, cm) = {
                 let inner = lock(&(*id).inner);
@@ -309,7 +309,7 @@ impl IdObject {
     pub(crate) unsafe fn show_route(id: *mut Self) -> Result<()> {
         /// "Exactly", in front of MTU, rate and packet lifetime.
         const EXACTLY: u8 = 2;
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises the same as for `show_addresses`.
         unsafe {
             let (hca, cm) = {
                 let inner = lock(&(*id).inner);
@@ -400,7 +400,7 @@ pub(crate) unsafe fn id<'a>(id: *mut rdma_cm_id) -> Result<&'a IdObject> {
 /// # Safety
 /// As [`id`].
 pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, CmId)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `id`.
     let inner = lock(unsafe { &self::id(id)?.inner });
     Ok((inner.hca, inner.cm))
 }

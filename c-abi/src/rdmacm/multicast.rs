@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast(
     context: *mut c_void,
 ) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and `addr` is an address.
         unsafe {
             let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);
             let wanted = JoinMulticast {
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast(
             join(id, &wanted)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here, and `addr` is an address.
     unsafe { completed(id, begun) }
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     context: *mut c_void,
 ) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and `attr` is a structure of the headers.
         unsafe {
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
             if attr.comp_mask != ADDRESS | JOIN_FLAGS || attr.join_flags > SEND_ONLY {
@@ -94,7 +94,7 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
             join(id, &wanted)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here, and `attr` is a structure of the headers.
     unsafe { completed(id, begun) }
 }
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn rdma_leave_multicast(
     addr: *mut libc::sockaddr,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and `addr` is an address.
         unsafe {
             let object = self::id(id)?;
             let group = sockaddr::ip(&from_c(addr)?.ok_or(Errno::EINVAL)?);

@@ -45,7 +45,7 @@ pub(crate) unsafe fn set_option(
     optval: *mut c_void,
     optlen: usize,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_set_option`.
     let object = unsafe { self::id(id) }?;
     if optval.is_null() {
         return Err(Errno::EINVAL);
@@ -56,19 +56,19 @@ pub(crate) unsafe fn set_option(
             if optlen > MOST_PATHS {
                 return Err(Errno::EINVAL);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the same as for `rdma_set_option`.
             let paths = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen) };
             return set_path(object, path::usable(paths)?);
         }
         _ => return Err(Errno::ENOSYS),
     }
     let byte = || match optlen {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `rdma_set_option`.
         1 => Ok(unsafe { optval.cast::<u8>().read() }),
         _ => Err(Errno::EINVAL),
     };
     let flag = || match optlen {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `rdma_set_option`.
         4 => Ok(unsafe { optval.cast::<c_int>().read_unaligned() } != 0),
         _ => Err(Errno::EINVAL),
     };
@@ -102,7 +102,7 @@ fn set_path(object: &IdObject, path: PathRecord) -> Result<()> {
 /// # Safety
 /// The id and the channel were created here.
 pub(crate) unsafe fn migrate(id: *mut rdma_cm_id, to: *mut rdma_event_channel) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id and the channel were created here.
     unsafe {
         let object = self::id(id)?;
         let before = (*id).channel;
@@ -158,6 +158,6 @@ pub unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here; the channel is NULL or was created here.
     as_status(|| unsafe { migrate(id, channel) })
 }

@@ -21,7 +21,7 @@ pub(super) unsafe fn move_qp(
     state: QpState,
     param: Option<&ConnParam<'_>>,
 ) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and has a QP.
     unsafe {
         let (hca, cm) = manager_of(id)?;
         let (mut attr, mask) = hca.manager()?.init_qp_attr(cm, state)?;
@@ -38,7 +38,7 @@ pub(super) unsafe fn move_qp(
 /// # Safety
 /// The id was created here, and has a QP.
 pub(crate) unsafe fn init_qp(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and has a QP.
     unsafe {
         move_qp(id, QpState::Init, None)?;
         if (*id).qp_type == IBV_QPT_UD {
@@ -54,7 +54,7 @@ pub(crate) unsafe fn init_qp(id: *mut rdma_cm_id) -> Result<()> {
 /// # Safety
 /// The id was created here, and has a QP.
 pub(crate) unsafe fn establish_own(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and has a QP.
     unsafe {
         let (hca, cm) = manager_of(id)?;
         let established = (|| {

@@ -30,7 +30,7 @@ unsafe fn make_cq(
     id: *mut rdma_cm_id,
     entries: u32,
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here and is bound to a device.
     unsafe {
         let channel = made(|| channel::create((*id).verbs))?;
         let entries = c_int::try_from(entries.max(1)).map_err(|_| Errno::EINVAL)?;
@@ -57,7 +57,7 @@ fn unless_busy(what: &str, destroyed: Result<()>) {
 /// # Safety
 /// The id was created here, and its QP is gone.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and its QP is gone.
     unsafe {
         let id = &mut *id;
         if id.qp_type == IBV_QPT_XRC_RECV && !id.srq.is_null() {
@@ -84,7 +84,7 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
 /// # Safety
 /// The id was created here, and so were the objects in `attr`.
 pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and so were the objects in `attr`.
     unsafe {
         self::id(id)?;
         if !(*id).qp.is_null() || (*id).verbs.is_null() {
@@ -133,7 +133,7 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
 /// # Safety
 /// The id was created here.
 pub(crate) unsafe fn destroy(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here.
     unsafe {
         let qp = std::mem::replace(&mut (*id).qp, ptr::null_mut());
         if !qp.is_null() {
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn rdma_create_qp(
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here, and so were the objects in `attr`; the domain may be NULL.
         unsafe {
             let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
             let mut all = extended(attr, pd);
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_create_qp`.
     as_status(|| unsafe { create(id, attr.as_mut().ok_or(Errno::EINVAL)?) })
 }
 
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     as_nothing(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here.
         unsafe { destroy(id) };
         Ok(())
     });
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 /// # Safety
 /// The id was created here, and so were the objects in `attr`.
 unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here, and so were the objects in `attr`.
     unsafe {
         self::id(id)?;
         if (*id).verbs.is_null() || !(*id).srq.is_null() {
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here, and so were the objects in `attr`.
     as_status(|| unsafe { create_srq(id, attr.as_mut().ok_or(Errno::EINVAL)?) })
 }
 
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn rdma_create_srq(
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the id was created here; the domain may be NULL.
         unsafe {
             self::id(id)?;
             let attr = attr.as_mut().ok_or(Errno::EINVAL)?;
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
 /// # Safety
 /// As `rdma_destroy_srq`.
 pub(crate) unsafe fn destroy_srq(id: *mut rdma_cm_id) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same as for `rdma_destroy_srq`.
     unsafe {
         let srq = std::mem::replace(&mut (*id).srq, ptr::null_mut());
         if !srq.is_null() {

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr
 /// # Safety
 /// As `rdma_bind_addr`.
 pub(crate) unsafe fn bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> Result<()> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises the same as for `rdma_bind_addr`.
     unsafe {
         let object = self::id(id)?;
         let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
@@ -79,7 +79,7 @@ pub(super) unsafe fn resolve_addr(
     timeout_ms: c_int,
 ) -> Result<()> {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises the same as for `rdma_resolve_addr`.
         unsafe {
             let object = self::id(id)?;
             let source = from_c(src_addr)?;
@@ -98,7 +98,7 @@ pub(super) unsafe fn resolve_addr(
             Ok(true)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_addr`.
     unsafe { complete(id, begun) }
 }
 
@@ -121,14 +121,14 @@ pub unsafe extern "C-unwind" fn rdma_resolve_route(
 /// As `rdma_resolve_route`.
 pub(super) unsafe fn resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> Result<()> {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises the same as for `rdma_resolve_route`.
         unsafe {
             let (hca, cm) = manager_of(id)?;
             hca.manager()?.resolve_route(cm, timeout(timeout_ms))?;
             Ok(true)
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_route`.
     unsafe { complete(id, begun) }
 }
 
@@ -138,7 +138,7 @@ pub(super) unsafe fn resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> Re
 /// The id was created here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here.
     unsafe { port((&raw const (*id).route.addr.src_storage).cast()) }
 }
 
@@ -148,14 +148,14 @@ pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 /// The id was created here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here.
     unsafe { port((&raw const (*id).route.addr.dst_storage).cast()) }
 }
 
 /// # Safety
 /// It is an address, or zero.
 unsafe fn port(address: *const sockaddr) -> u16 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is an address, or zero.
     match unsafe { from_c(address) } {
         Ok(Some(SockAddr::Ip(address))) => address.port().to_be(),
         // Whatever the mask says, as librdmacm has it.

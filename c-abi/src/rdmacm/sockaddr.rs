@@ -27,7 +27,7 @@ pub(crate) fn length_of(family: libc::sa_family_t) -> Result<usize> {
 /// Checks that an address is as long as its family says.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `address` can be read.
 pub(crate) unsafe fn check_length(address: *const sockaddr, length: socklen_t) -> Result<()> {
     let length = length as usize;
     if address.is_null() || length < size_of::<libc::sa_family_t>() {
@@ -53,14 +53,16 @@ pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<Option<SockAddr>
     let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
     match i32::from(family) {
         libc::AF_INET => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the pointer is NULL, or points to an address that is as long as its family
+            // says.
             let address = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             let port = u16::from_be(address.sin_port);
             Ok(Some(SocketAddr::V4(SocketAddrV4::new(ip, port)).into()))
         }
         libc::AF_INET6 => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the pointer is NULL, or points to an address that is as long as its family
+            // says.
             let address = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             let port = u16::from_be(address.sin6_port);
@@ -68,7 +70,8 @@ pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<Option<SockAddr>
             Ok(Some(SocketAddr::V6(address).into()))
         }
         libc::AF_IB => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the pointer is NULL, or points to an address that is as long as its family
+            // says.
             let address = unsafe { address.cast::<sockaddr_ib>().read_unaligned() };
             Ok(Some(SockAddr::Ib(SockaddrIb {
                 pkey: u16::from_be(address.sib_pkey),

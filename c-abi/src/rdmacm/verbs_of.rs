@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
         for device in devices()? {
             list.push(shared(device)?.verbs);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `num_devices` is NULL or points to a number.
         if let Some(number) = unsafe { num_devices.as_mut() } {
             *number = list.len() as c_int;
         }

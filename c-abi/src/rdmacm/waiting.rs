@@ -22,7 +22,7 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Resul
     if !begun? {
         return Ok(());
     }
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here.
     unsafe {
         let waits = guarded(|| {
             channel(self::id(id)?.c.channel)?.signal();
@@ -54,7 +54,7 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Resul
 /// # Safety
 /// The caller promises the same as for [`complete`].
 pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the caller promises the same as for [`complete`].
     status(unsafe { complete(id, begun) }.map(|()| 0))
 }
 

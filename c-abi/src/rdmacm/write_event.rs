@@ -21,7 +21,7 @@ use crate::rdmacm::waiting::completed;
 /// # Safety
 /// The id was created here.
 unsafe fn write(id: *mut rdma_cm_id, event: OwnEvent) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here.
     let object = unsafe { self::id(id) }?;
     {
         let mut inner = lock(&object.inner);
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn rdma_write_cm_event(
             return Err(Errno::EINVAL);
         }
         let event = OwnEvent { event, status, arg };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here.
         unsafe { write(id, event) }
     })
 }
@@ -67,12 +67,12 @@ pub unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     hints: *const rdma_addrinfo,
 ) -> c_int {
     let begun = guarded(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here; the rest is as for `rdma_getaddrinfo`.
         let object = unsafe { self::id(id) }?;
         if std::mem::replace(&mut lock(&object.inner).own.resolving, true) {
             return Err(Errno::EBUSY);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here; the rest is as for `rdma_getaddrinfo`.
         let resolved = unsafe { resolve(id, node, service, hints) };
         if resolved.is_err() {
             let own = &mut lock(&object.inner).own;
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
         }
         resolved.map(|()| true)
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the id was created here; the rest is as for `rdma_getaddrinfo`.
     unsafe { completed(id, begun) }
 }
 
@@ -92,7 +92,7 @@ unsafe fn resolve(
     service: *const c_char,
     hints: *const rdma_addrinfo,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
     let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
     if flags & RAI_SA != 0 {
         return Err(match (flags & RAI_DNS != 0 || !node.is_null(), service) {
@@ -103,18 +103,18 @@ unsafe fn resolve(
         });
     }
     let mut found = ptr::null_mut();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
     if unsafe { rdma_getaddrinfo(node, service, hints, &mut found) } != 0 {
         return Err(Errno::last());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
     lock(&unsafe { self::id(id) }?.inner).own.resolved = Some(Found(found));
     let event = OwnEvent {
         event: RDMA_CM_EVENT_ADDRINFO_RESOLVED,
         status: 0,
         arg: 0,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
     unsafe { write(id, event) }
 }
 
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn rdma_query_addrinfo(
     info: *mut *mut rdma_addrinfo,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here, and `info` can be written.
         let object = unsafe { self::id(id) }?;
         if info.is_null() {
             return Err(Errno::EINVAL);
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn rdma_query_addrinfo(
         let found = own.resolved.take();
         let mut found = found.ok_or(Errno(libc::ENOENT))?;
         own.resolving = false;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the id was created here, and `info` can be written.
         unsafe { info.write(std::mem::replace(&mut found.0, ptr::null_mut())) };
         Ok(())
     })

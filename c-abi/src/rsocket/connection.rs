@@ -509,7 +509,8 @@ impl Connection {
         if remote {
             access |= Access::REMOTE_WRITE;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory stays until it is unmapped or the connection is gone, and the device may
+        // change it.
         let region = unsafe { super::port::port(self.hca)?.pd.reg_mr(buffer, access) }?;
         let addr = buffer.cast::<u8>().as_ptr() as usize;
         let offset = offset.unwrap_or(addr as u64);

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn rgetpeername(
             _ => None,
         };
         let peer = peer.ok_or(Errno(libc::ENOTCONN))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `addrlen` says how many bytes can be written at `addr`, and can be written.
         unsafe { give_name(&socket, peer, addr, addrlen) }
     })
 }
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn rgetsockname(
         let socket = self::socket(socket)?;
         let local = lock(&socket.state).local;
         let local = local.unwrap_or(unspecified(socket.domain));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `addrlen` says how many bytes can be written at `addr`, and can be written.
         unsafe { give_name(&socket, local, addr, addrlen) }
     })
 }
@@ -144,7 +144,7 @@ unsafe fn give_name(
     if addr.is_null() || addrlen.is_null() {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `rgetsockname`.
     unsafe { give_address(for_domain(address, socket.domain), addr, addrlen) };
     Ok(())
 }

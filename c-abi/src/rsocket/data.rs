@@ -242,7 +242,7 @@ struct Received {
 /// Memory of the program to read from.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `buf` can be read.
 pub(super) unsafe fn bytes<'a>(buf: *const c_void, length: size_t) -> Result<&'a [u8]> {
     if length == 0 {
         return Ok(&[]);
@@ -250,14 +250,14 @@ pub(super) unsafe fn bytes<'a>(buf: *const c_void, length: size_t) -> Result<&'a
     if buf.is_null() || length > isize::MAX as usize {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `buf` can be read.
     Ok(unsafe { slice::from_raw_parts(buf.cast(), length) })
 }
 
 /// Memory of the program to write to.
 ///
 /// # Safety
-/// So many bytes can be written.
+/// `length` bytes at `buf` can be written.
 unsafe fn bytes_mut<'a>(buf: *mut c_void, length: size_t) -> Result<&'a mut [u8]> {
     if length == 0 {
         return Ok(&mut []);
@@ -272,7 +272,7 @@ unsafe fn bytes_mut<'a>(buf: *mut c_void, length: size_t) -> Result<&'a mut [u8]
 /// A list of pieces of memory.
 ///
 /// # Safety
-/// There are so many.
+/// There are `count` pieces at `list`.
 unsafe fn entries<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec]> {
     if count == 0 {
         return Ok(&[]);
@@ -283,7 +283,7 @@ unsafe fn entries<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec]> {
     if count > MOST_ENTRIES {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that there are `count` pieces at `list`.
     Ok(unsafe { slice::from_raw_parts(list, count) })
 }
 
@@ -297,10 +297,10 @@ async unsafe fn send_list(
     to: Option<SocketAddr>,
 ) -> Result<usize> {
     let socket = self::socket(number)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that there are so many.
     let parts: Vec<&[u8]> = unsafe { entries(list, count) }?
         .iter()
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that there are so many.
         .map(|entry| unsafe { bytes(entry.iov_base, entry.iov_len) })
         .collect::<Result<_>>()?;
     send(&socket, &parts, flags, to).await
@@ -315,10 +315,10 @@ async unsafe fn receive_list(
     flags: c_int,
 ) -> Result<Received> {
     let socket = self::socket(number)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that there are so many.
     let mut parts: Vec<&mut [u8]> = unsafe { entries(list, count) }?
         .iter()
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that there are so many.
         .map(|entry| unsafe { bytes_mut(entry.iov_base, entry.iov_len) })
         .collect::<Result<_>>()?;
     receive(&socket, &mut parts, flags).await
@@ -327,7 +327,7 @@ async unsafe fn receive_list(
 /// Receives: `rrecv`.
 ///
 /// # Safety
-/// So many bytes can be written.
+/// `len` bytes at `buf` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rrecv(
     socket: c_int,
@@ -337,7 +337,7 @@ pub unsafe extern "C-unwind" fn rrecv(
 ) -> ssize_t {
     as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `len` bytes at `buf` can be written.
         let bytes = unsafe { bytes_mut(buf, len) }?;
         Ok(receive(&socket, &mut [bytes], flags).await?.length)
     })
@@ -346,7 +346,7 @@ pub unsafe extern "C-unwind" fn rrecv(
 /// Receives, and says from where: `rrecvfrom`. On a stream there is nothing to say.
 ///
 /// # Safety
-/// So many bytes can be written; `src_addr` and `addrlen` are NULL or can be written.
+/// `len` bytes at `buf` can be written; `src_addr` and `addrlen` are NULL or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rrecvfrom(
     socket: c_int,
@@ -358,10 +358,10 @@ pub unsafe extern "C-unwind" fn rrecvfrom(
 ) -> ssize_t {
     as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `len` bytes at `buf` can be written; `src_addr` and `addrlen` are NULL or can be written.
         let bytes = unsafe { bytes_mut(buf, len) }?;
         let received = receive(&socket, &mut [bytes], flags).await?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `len` bytes at `buf` can be written; `src_addr` and `addrlen` are NULL or can be written.
         unsafe {
             if let Some(from) = received.from {
                 give_address(from, src_addr, addrlen);
@@ -380,9 +380,9 @@ pub unsafe extern "C-unwind" fn rrecvfrom(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     as_length(|| async move {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `msg` is a structure of the headers, with memory that can be written.
         let msg = unsafe { msg.as_mut() }.ok_or(Errno(libc::EFAULT))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `msg` is a structure of the headers, with memory that can be written.
         let received =
             unsafe { receive_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags) }.await?;
         (msg.msg_controllen, msg.msg_flags) = (0, 0);
@@ -390,7 +390,7 @@ pub unsafe extern "C-unwind" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags:
             msg.msg_flags = libc::MSG_TRUNC;
         }
         match received.from {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that `msg` is a structure of the headers, with memory that can be written.
             Some(from) => unsafe {
                 give_address(from, msg.msg_name.cast(), &raw mut msg.msg_namelen);
             },
@@ -403,22 +403,22 @@ pub unsafe extern "C-unwind" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags:
 /// Receives: `rread`.
 ///
 /// # Safety
-/// So many bytes can be written.
+/// `count` bytes at `buf` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` bytes at `buf` can be written.
     unsafe { rrecv(socket, buf, count, 0) }
 }
 
 /// Receives into several pieces: `rreadv`.
 ///
 /// # Safety
-/// There are so many pieces, which can be written.
+/// There are `iovcnt` pieces at `iov`, which can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
     as_length(|| async move {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that there are `iovcnt` pieces at `iov`, which can be written.
         Ok(unsafe { receive_list(socket, iov, count, 0) }.await?.length)
     })
 }
@@ -426,7 +426,7 @@ pub unsafe extern "C-unwind" fn rreadv(socket: c_int, iov: *const iovec, iovcnt:
 /// Sends: `rsend`.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `len` bytes at `buf` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rsend(
     socket: c_int,
@@ -436,7 +436,7 @@ pub unsafe extern "C-unwind" fn rsend(
 ) -> ssize_t {
     as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `len` bytes at `buf` can be read.
         let bytes = unsafe { bytes(buf, len) }?;
         send(&socket, &[bytes], flags, None).await
     })
@@ -445,19 +445,19 @@ pub unsafe extern "C-unwind" fn rsend(
 /// Where a datagram goes, if that is said.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `addr` can be read.
 unsafe fn destination(addr: *const sockaddr, length: socklen_t) -> Result<Option<SocketAddr>> {
     if addr.is_null() || length == 0 {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `addr` can be read.
     of_ip(unsafe { address(addr, length) }?).map(Some)
 }
 
 /// Sends to an address: `rsendto`. A stream has its address already.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `len` bytes at `buf` and `addrlen` bytes at `dest_addr` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rsendto(
     socket: c_int,
@@ -469,7 +469,7 @@ pub unsafe extern "C-unwind" fn rsendto(
 ) -> ssize_t {
     as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `len` bytes at `buf` and `addrlen` bytes at `dest_addr` can be read.
         let (bytes, to) = unsafe { (bytes(buf, len)?, destination(dest_addr, addrlen)?) };
         send(&socket, &[bytes], flags, to).await
     })
@@ -486,12 +486,12 @@ pub unsafe extern "C-unwind" fn rsendmsg(
     flags: c_int,
 ) -> ssize_t {
     as_length(|| async move {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `msg` is a structure of the headers, with memory that can be read.
         let msg = unsafe { msg.as_ref() }.ok_or(Errno(libc::EFAULT))?;
         if msg.msg_controllen != 0 && !msg.msg_control.is_null() {
             return Err(Errno::EOPNOTSUPP);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `msg` is a structure of the headers, with memory that can be read.
         unsafe {
             let to = destination(msg.msg_name.cast(), msg.msg_namelen)?;
             send_list(socket, msg.msg_iov, msg.msg_iovlen as _, flags, to).await
@@ -502,21 +502,21 @@ pub unsafe extern "C-unwind" fn rsendmsg(
 /// Sends: `rwrite`.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `count` bytes at `buf` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rwrite(
     socket: c_int,
     buf: *const c_void,
     count: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `count` bytes at `buf` can be read.
     unsafe { rsend(socket, buf, count, 0) }
 }
 
 /// Sends several pieces: `rwritev`.
 ///
 /// # Safety
-/// There are so many pieces, which can be read.
+/// There are `iovcnt` pieces at `iov`, which can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rwritev(
     socket: c_int,
@@ -525,7 +525,7 @@ pub unsafe extern "C-unwind" fn rwritev(
 ) -> ssize_t {
     as_length(|| async move {
         let count = usize::try_from(iovcnt).map_err(|_| Errno::EINVAL)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that there are `iovcnt` pieces at `iov`, which can be read.
         unsafe { send_list(socket, iov, count, 0, None) }.await
     })
 }

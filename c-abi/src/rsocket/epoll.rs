@@ -209,7 +209,7 @@ pub unsafe extern "C" fn repoll_ctl(
             return Err(Errno::EINVAL);
         }
         let set = set(epfd)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `event` is NULL or can be read.
         let event = unsafe { event.as_ref() };
         lock(&set.state).control(op, fd, event)
     })
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn repoll_ctl(
 /// which is a number of events as well.
 ///
 /// # Safety
-/// So many events can be written.
+/// `maxevents` events at `events` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn repoll_wait(
     epfd: c_int,
@@ -235,7 +235,7 @@ pub unsafe extern "C-unwind" fn repoll_wait(
         if events.is_null() {
             return Err(Errno(libc::EFAULT));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `maxevents` events at `events` can be written.
         let to = unsafe { slice::from_raw_parts_mut(events, maxevents as usize) };
         set.wait(to, timeout).await
     });

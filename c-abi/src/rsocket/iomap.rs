@@ -40,7 +40,8 @@ pub unsafe extern "C" fn riomap(
         let connection = connection(&mut state).unwrap_or(Err(Errno(libc::ENOTCONN)))?;
         let buffer = NonNull::slice_from_raw_parts(start, len);
         let offset = (offset != -1).then_some(offset as u64);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory stays until it is unmapped or the rsocket is closed, and may change
+        // until then.
         let offset = unsafe { connection.map(buffer, remote, offset) }?;
         Ok(offset as off_t)
     });
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) 
 /// arrives afterwards. Returns how many bytes, fewer if no buffer has the next offset.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `count` bytes at `buf` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn riowrite(
     socket: c_int,
@@ -79,7 +80,7 @@ pub unsafe extern "C-unwind" fn riowrite(
 ) -> size_t {
     let written = as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `count` bytes at `buf` can be read.
         let bytes = unsafe { bytes(buf, count) }?;
         let mut written = 0;
         let finished = socket

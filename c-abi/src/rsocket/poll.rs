@@ -169,7 +169,7 @@ pub unsafe extern "C-unwind" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c
         let fds = match nfds {
             0 => &mut [],
             _ if fds.is_null() => return Err(Errno(libc::EFAULT)),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that there are so many entries, which can be written.
             _ => unsafe { slice::from_raw_parts_mut(fds, nfds as usize) },
         };
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
@@ -198,7 +198,7 @@ pub unsafe extern "C-unwind" fn rselect(
         if !(0..=libc::FD_SETSIZE as c_int).contains(&nfds) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the sets are NULL or can be written, and so is the timeout.
         let (mut sets, timeout) = unsafe {
             let sets = [readfds.as_mut(), writefds.as_mut(), exceptfds.as_mut()];
             (sets, timeout.as_ref())

@@ -31,7 +31,7 @@ const MOST_MAPPINGS: u16 = 1024;
 /// An option's value.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `value` can be read.
 unsafe fn read<T: Copy>(value: *const c_void, length: socklen_t) -> Result<T> {
     if value.is_null() || (length as usize) < size_of::<T>() {
         return Err(Errno::EINVAL);
@@ -81,7 +81,7 @@ fn ring(asked: c_int) -> u32 {
 /// Sets an option of an rsocket: `rsetsockopt`.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `optlen` bytes at `optval` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsetsockopt(
     socket: c_int,
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn rsetsockopt(
 ) -> c_int {
     as_status(|| {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `optlen` bytes at `optval` can be read.
         unsafe { set(&socket, (level, optname), optval, optlen) }
     })
 }
@@ -105,7 +105,7 @@ unsafe fn set(
     value: *const c_void,
     length: socklen_t,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that so many bytes can be read.
     let number = || unsafe { read::<c_int>(value, length) };
     // SAFETY: the same.
     let time = || unsafe { read::<libc::timeval>(value, length) };
@@ -119,7 +119,7 @@ unsafe fn set(
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive = number()? != 0,
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline = number()? != 0,
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that so many bytes can be read.
             let linger: libc::linger = unsafe { read(value, length) }?;
             let seconds = u64::try_from(linger.l_linger).unwrap_or(0);
             options.linger = (linger.l_onoff != 0).then_some(Duration::from_secs(seconds));
@@ -154,7 +154,7 @@ unsafe fn set(
             if value.is_null() || length as usize > MOST_PATHS {
                 return Err(Errno::EINVAL);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that so many bytes can be read.
             let paths = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
             options.path = Some(path::usable(paths)?);
         }
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rgetsockopt(
 ) -> c_int {
     as_status(|| {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `optlen` says how many bytes can be written at `optval`, and can be written.
         let room = unsafe { optlen.as_mut() }.ok_or(Errno(libc::EFAULT))?;
         if optval.is_null() {
             return Err(Errno(libc::EFAULT));
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn rgetsockopt(
             get(&socket, &mut state, (level, optname))?
         };
         let length = bytes.len().min(*room as usize);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `optlen` says how many bytes can be written at `optval`, and can be written.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), optval.cast::<u8>(), length) };
         *room = length as socklen_t;
         Ok(())

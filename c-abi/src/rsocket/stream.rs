@@ -75,12 +75,12 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
 /// An address of C with its length, as the connection manager has it.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `length` bytes at `addr` can be read.
 pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result<SockAddr> {
     if addr.is_null() {
         return Err(Errno(libc::EFAULT));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes at `addr` can be read.
     unsafe { check_length(addr, length) }?;
     // SAFETY: it is as long as its family says.
     let address = unsafe { from_c(addr) }?.ok_or(Errno::EINVAL)?;
@@ -93,7 +93,8 @@ pub(super) unsafe fn address(addr: *const sockaddr, length: socklen_t) -> Result
 /// Both are NULL, or `length` says how many bytes can be written at `addr`, and can be written.
 pub(super) unsafe fn give_address(address: SockAddr, addr: *mut sockaddr, length: *mut socklen_t) {
     let (storage, full) = to_c(address);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that both are NULL, or `length` says how many bytes can be written at `addr`, and can be
+    // written.
     if let Some(length) = unsafe { length.as_mut() }
         && !addr.is_null()
     {
@@ -233,12 +234,12 @@ pub(super) fn bind(socket: &Socket, state: &mut State, address: SockAddr) -> Res
 /// Gives an rsocket a local address: `rbind`.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `addrlen` bytes at `addr` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
     as_status(|| {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `addrlen` bytes at `addr` can be read.
         let address = unsafe { self::address(addr, addrlen) }?;
         bind(&socket, &mut lock(&socket.state), address)
     })
@@ -309,7 +310,8 @@ pub unsafe extern "C-unwind" fn raccept(
             .await?;
         let peer = lock(&accepted.state).peer;
         let peer = for_domain(peer.unwrap_or(unspecified(socket.domain)), socket.domain);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that both pointers are NULL, or `addrlen` says how many bytes can be written at `addr`,
+        // and can be written.
         unsafe { give_address(peer, addr, addrlen) };
         Ok(table::publish(accepted) as usize)
     });
@@ -380,7 +382,7 @@ fn connect_datagrams(socket: &Socket, to: SockAddr) -> Result<()> {
 /// Connects: `rconnect`. Without waiting, the outcome is there when the rsocket is writable.
 ///
 /// # Safety
-/// So many bytes can be read.
+/// `addrlen` bytes at `addr` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rconnect(
     socket: c_int,
@@ -389,7 +391,7 @@ pub unsafe extern "C-unwind" fn rconnect(
 ) -> c_int {
     let status = as_length(|| async move {
         let socket = self::socket(socket)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `addrlen` bytes at `addr` can be read.
         let to = unsafe { address(addr, addrlen) }?;
         if socket_address::ip(&to).is_unspecified() || to.port() == 0 {
             return Err(Errno(libc::EADDRNOTAVAIL));

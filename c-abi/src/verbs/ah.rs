@@ -35,7 +35,7 @@ pub(crate) struct AhObject {
 /// # Safety
 /// The domain was allocated here.
 unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain was allocated here.
     let object = unsafe { self::pd(pd) }?;
     if attr.port_num != query::PORT {
         return Err(Errno::EINVAL);
@@ -62,7 +62,7 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
 /// The domain was allocated here, and `attr` is a structure of the headers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain was allocated here, and `attr` is a structure of the headers.
     as_pointer(|| unsafe { create(pd, attr.as_ref().ok_or(Errno::EINVAL)?) })
 }
 
@@ -80,7 +80,8 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
 ) -> c_int {
     const NO_VLAN: u16 = 0xffff;
     as_status(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the context is open; `attr` is a structure of the headers; the address, and the
+        // VLAN if it is not NULL, can be written.
         unsafe {
             let hca = self::context(context)?.hca;
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
@@ -123,7 +124,8 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     attr: *mut ibv_ah_attr,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open; `wc` is a completion of a receive, of which `grh` points to
+        // the first 40 bytes; `attr` can be written.
         unsafe {
             let hca = self::context(context)?.hca;
             let header = grh.cast::<[u8; 40]>().as_ref();
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     port_num: u8,
 ) -> *mut ibv_ah {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain was allocated here; `wc` and `grh` as for `ibv_init_ah_from_wc`.
         unsafe {
             let hca = self::pd(pd)?.hca;
             let header = grh.cast::<[u8; 40]>().as_ref();

@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the context is open, and `event` can be written.
     let context = unsafe { self::context(context) };
     as_status_after(
         || context?.events.wait(),
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
                 // SAFETY: an object takes its events out of the queue before it goes, and the queue is locked.
                 unsafe { count(item.subject, false) }
             });
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the context is open, and `event` can be written.
             Ok(item.map(|item| unsafe { event.write(to_c(&item)) }))
         },
     )

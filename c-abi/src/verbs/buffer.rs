@@ -30,7 +30,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(
     buf: *mut *mut c_void,
 ) -> *mut c_void {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain is allocated, and `buf` can be written.
         unsafe { self::pd(pd) }?;
         let mut addr = ptr::null_mut();
         // SAFETY: asks for a number; the pointer can be written.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(
             errno => return Err(Errno(errno)),
         }
         let made = Box::into_raw(Box::new(Buffer { pd, addr, size }));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain is allocated, and `buf` can be written.
         unsafe { buf.write(made.cast()) };
         Ok(addr)
     })
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(
 pub unsafe extern "C" fn ibv_free_buf(buf: *mut c_void) {
     as_nothing(|| {
         if !buf.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that it is from `ibv_alloc_buf`, and is not used again.
             unsafe { libc::free(Box::from_raw(buf.cast::<Buffer>()).addr) };
         }
         Ok(())
@@ -94,7 +94,8 @@ pub unsafe extern "C" fn ibv_reg_buf_mr(
         dmah: ptr::null_mut(),
         buf,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain is allocated, the buffer is from `ibv_alloc_buf`, and stays until the region
+    // is deregistered.
     as_pointer(|| unsafe { register(pd, &attr) })
 }
 
@@ -107,7 +108,8 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
     pd: *mut ibv_pd,
     mr_init_attr: *mut ibv_mr_init_attr,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain is allocated, the structure can be read, and the memory that it names stays
+    // until it is deregistered.
     as_pointer(|| unsafe { register(pd, mr_init_attr.as_ref().ok_or(Errno::EINVAL)?) })
 }
 
@@ -120,7 +122,7 @@ unsafe fn register(pd: *mut ibv_pd, attr: &ibv_mr_init_attr) -> Result<*mut ibv_
     let (by_fd, by_addr) = (has(IBV_REG_MR_MASK_FD), has(IBV_REG_MR_MASK_ADDR));
     let has_offset = has(IBV_REG_MR_MASK_FD_OFFSET);
     if has(IBV_REG_MR_MASK_BUF) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `ibv_reg_mr_ex`.
         let buffer = unsafe { attr.buf.cast::<Buffer>().as_ref() }.ok_or(Errno::EINVAL)?;
         let offset = attr.addr.addr().checked_sub(buffer.addr.addr());
         let fits = offset
@@ -154,6 +156,6 @@ unsafe fn register(pd: *mut ibv_pd, attr: &ibv_mr_init_attr) -> Result<*mut ibv_
         true => attr.iova,
         false => attr.addr as u64,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_reg_mr_ex`.
     unsafe { mr::create(pd, attr.addr, attr.length, iova, attr.access as c_uint) }
 }

@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 /// # Safety
 /// As `ibv_destroy_comp_channel`.
 pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_destroy_comp_channel`.
     let object = unsafe { self::channel(channel) }?;
     if object.users.load(Ordering::Acquire) != 0 {
         return Err(Errno::EBUSY);

@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the channel was created here; `cq` and `cq_context` can be written.
     let object = unsafe { self::channel(channel) };
     as_status_after(
         || object?.events.wait(),
@@ -47,7 +47,8 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     as_nothing(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the CQ was created here, and so many of its events were handed out and not
+        // acknowledged yet.
         let object = unsafe { self::cq(cq) }?;
         object.comp_acks.acknowledge(nevents.into());
         Ok(())

@@ -78,7 +78,7 @@ impl CqObject {
         init: CqInit,
         cq_context: *mut c_void,
     ) -> Result<Box<Self>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and the channel was created here if there is one.
         let hca = unsafe { self::context(context) }?.hca;
         let cq = hca.device.create_cq(init)?;
         // SAFETY: numbers, raw pointers and functions in an `Option` may be zero, and so may what belongs to a mutex.
@@ -101,7 +101,7 @@ impl CqObject {
             reader: UnsafeCell::new(Reader::default()),
         });
         if !channel.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the context is open, and the channel was created here if there is one.
             unsafe { self::channel(channel) }?.count_user(true);
         }
         hca.registry
@@ -193,7 +193,7 @@ pub(crate) unsafe fn create_cq(
 ) -> Result<*mut ibv_cq> {
     let mut init = CqInit::new(u32::try_from(cqe).map_err(|_| Errno::EINVAL)?);
     init.comp_vector = vector(comp_vector)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_create_cq`.
     let object = unsafe { CqObject::create(context, channel, init, cq_context) }?;
     Ok(Box::into_raw(object).cast())
 }
@@ -213,7 +213,7 @@ pub(crate) fn vector(comp_vector: c_int) -> Result<u16> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the CQ was created here.
         let object = unsafe { self::cq(cq) }?;
         let mut inner = object.cq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// The CQ was created here, and `attr` is a structure of the headers.
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the CQ was created here, and `attr` is a structure of the headers.
         let (object, attr) = unsafe { (self::cq(cq)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
             return Err(Errno::EINVAL);
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 /// # Safety
 /// As `ibv_destroy_cq`.
 pub(crate) unsafe fn destroy_cq(cq: *mut ibv_cq) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_destroy_cq`.
     let object = unsafe { self::cq(cq) }?;
     let pointer: *const CqObject = object;
     let number;

@@ -48,7 +48,7 @@ pub(crate) struct Recipe {
 /// All of the recipe's pointers are NULL or objects that were created here.
 unsafe fn create(recipe: &mut Recipe) -> Result<Box<QpObject>> {
     let attr = &mut recipe.attr;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all of the recipe's pointers are NULL or objects that were created here.
     let context = unsafe { context(recipe.context) }?;
     let hca = context.hca;
     let mut cap = from_cap(&attr.cap);
@@ -58,7 +58,7 @@ unsafe fn create(recipe: &mut Recipe) -> Result<Box<QpObject>> {
         // Any of them may bind windows, and none says so here.
         cap.max_inline_data = cap.max_inline_data.max(MwBind::SPACE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all of the recipe's pointers are NULL or objects that were created here.
     let qp = unsafe {
         any_qp(
             context,
@@ -141,17 +141,17 @@ unsafe fn any_qp(
     strip_vlan: bool,
 ) -> Result<AnyQp> {
     if attr.qp_type == IBV_QPT_XRC_RECV {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all pointers are NULL or objects that were created here.
         let xrcd = unsafe { self::xrcd(xrcd) }?;
         context.check_owner(xrcd.c.context)?;
         *cap = QpCap::default();
         return Ok(AnyQp::XrcRecv(xrcd.xrcd.create_qp()?));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all pointers are NULL or objects that were created here.
     let pd = unsafe { self::pd(pd) }?;
     context.check_owner(pd.c.context)?;
     let of_cq = |of: *mut ibv_cq| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all pointers are NULL or objects that were created here.
         let cq = unsafe { cq(of) }?;
         context.check_owner(cq.ex.context)?;
         cq.handle()
@@ -165,7 +165,7 @@ unsafe fn any_qp(
     let srq = if attr.srq.is_null() {
         None
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all pointers are NULL or objects that were created here.
         let srq = unsafe { srq(attr.srq) }?;
         context.check_owner(srq.c.context)?;
         Some(srq.handle()?)
@@ -247,10 +247,10 @@ pub unsafe extern "C" fn ibv_create_qp(
     attr: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain and the objects in `attr` were created here.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
         let mut recipe = Recipe {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the domain and the objects in `attr` were created here.
             context: unsafe { self::pd(pd) }?.c.context,
             attr: *attr,
             pd,
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn ibv_create_qp(
             send_ops: None,
             strip_vlan: false,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain and the objects in `attr` were created here.
         let object = unsafe { create(&mut recipe) }?;
         attr.cap = recipe.attr.cap;
         Ok(Box::into_raw(object).cast())
@@ -291,7 +291,7 @@ pub(crate) unsafe fn create_extended(
         | IBV_QP_INIT_ATTR_IND_TABLE
         | IBV_QP_INIT_ATTR_RX_HASH
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `create_qp_ex`.
     let attr = unsafe { attr.as_mut() }.ok_or(Errno::EINVAL)?;
     let has = |flag: u32| attr.comp_mask & flag != 0;
     if attr.comp_mask & !KNOWN != 0 {
@@ -343,14 +343,14 @@ pub(crate) unsafe fn create_extended(
     if hashes {
         // It has no queue to post to.
         recipe.send_ops = None;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same as for `create_qp_ex`.
         let context = unsafe { self::context(context) }?;
         // SAFETY: the same.
         let rss = unsafe { RssQp::create(context, attr) }?;
         let object = object_of(context.hca, AnyQp::Rss(rss), &recipe);
         return Ok(Box::into_raw(object).cast());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `create_qp_ex`.
     let object = unsafe { create(&mut recipe) }?;
     attr.cap = recipe.attr.cap;
     Ok(Box::into_raw(object).cast())
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 /// # Safety
 /// As `ibv_destroy_qp`.
 pub(crate) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_destroy_qp`.
     let object = unsafe { self::qp(qp) }?;
     let pointer: *const QpObject = object;
     object.destroy()?;
@@ -430,7 +430,7 @@ pub(crate) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
 /// The QP was created here, and `gid` points to a GID.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the QP was created here, and `gid` points to a GID.
     as_errno(|| unsafe { attach(qp, gid, true) })
 }
 
@@ -440,7 +440,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 /// As `ibv_attach_mcast`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_attach_mcast`.
     as_errno(|| unsafe { attach(qp, gid, false) })
 }
 
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 /// # Safety
 /// The QP was created here, and `gid` points to a GID.
 pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the QP was created here, and `gid` points to a GID.
     let (object, gid) = unsafe { (self::qp(qp)?, gid.as_ref().ok_or(Errno::EINVAL)?) };
     let gid = Gid(gid.raw);
     object.with(|qp| match qp {

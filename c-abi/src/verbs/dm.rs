@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` a structure of the headers.
         let (context, attr) = unsafe { (context(of)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         if attr.comp_mask != 0 {
             return Err(Errno::EINVAL);
@@ -147,7 +147,7 @@ unsafe extern "C" fn memcpy_to_dm(
     length: usize,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory was allocated here; `length` bytes at `host` can be read.
         unsafe {
             let object = dm.cast::<DmObject>().as_ref().ok_or(Errno::EINVAL)?;
             let data = slice(host, length)?;
@@ -175,7 +175,7 @@ unsafe extern "C" fn memcpy_from_dm(
         if host.is_null() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the memory was allocated here; `length` bytes at `host` can be written.
         unsafe {
             let object = dm.cast::<DmObject>().as_ref().ok_or(Errno::EINVAL)?;
             let data = std::slice::from_raw_parts_mut(host.cast::<u8>(), length);
@@ -197,6 +197,6 @@ unsafe fn slice<'a>(host: *const c_void, length: usize) -> Result<&'a [u8]> {
     if host.is_null() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `length` bytes can be read there.
     Ok(unsafe { std::slice::from_raw_parts(host.cast(), length) })
 }

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     attr_mask: c_int,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here, and `attr` is a structure of the headers.
         let (object, attr) = unsafe { (qp::qp(qp)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let mask = QpAttrMask::from_bits(attr_mask as c_uint).ok_or(Errno::EOPNOTSUPP)?;
         let mask = mask.difference(unused(object.ex.qp_base.qp_type));
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here; `attr` and `init_attr` can be written.
         let object = unsafe { qp::qp(qp) }?;
         let queried = object.query()?;
         let mut found = to_c(&queried.attr);
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn ibv_query_qp(
             qp_type: base.qp_type,
             sq_sig_all: queried.sq_sig_all.into(),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the QP was created here; `attr` and `init_attr` can be written.
         unsafe {
             attr.write(found);
             init_attr.write(init);

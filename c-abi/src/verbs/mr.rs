@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain is allocated, and the memory stays until it is deregistered.
     as_pointer(|| unsafe { create(pd, addr, length, addr as u64, access as c_uint) })
 }
 
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_reg_mr`.
     as_pointer(|| unsafe { create(pd, addr, length, iova, access as c_uint) })
 }
 
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_reg_mr`.
     as_pointer(|| unsafe { create(pd, addr, length, iova, access) })
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn device_memory(c: ibv_mr, region: DmRegion, asked: c_uint) -> *mut 
 /// The domain is allocated.
 pub(crate) unsafe extern "C" fn alloc_null_mr(domain: *mut ibv_pd) -> *mut ibv_mr {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain is allocated.
         let object = unsafe { pd(domain) }?;
         let lkey = object.pd.alloc_null_mr()?.lkey().0;
         let made = MrObject {
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 /// # Safety
 /// Its domain is allocated.
 unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that its domain is allocated.
     let pd = unsafe { pd(object.c.pd) }?;
     let Region::Memory(mr) = &mut object.region else {
         return Ok(false);

@@ -39,7 +39,7 @@ fn kind(number: c_int) -> Result<MwType> {
 /// The domain was allocated here.
 pub(crate) unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, number: c_int) -> *mut ibv_mw {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain was allocated here.
         let object = unsafe { pd(domain) }?;
         let mw = object.pd.alloc_mw(kind(number)?)?;
         let c = ibv_mw {
@@ -81,7 +81,8 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// # Safety
 /// The window was allocated here, and the region, which is NULL or was registered here, is there.
 pub(crate) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<MwBind> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the window was allocated here, and the region, which is NULL or was registered here, is
+    // there.
     let window = unsafe { mw.as_ref() }.ok_or(Errno::EINVAL)?;
     let mut bind = MwBind {
         kind: kind(window.mw_type)?,
@@ -91,7 +92,8 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
         len: info.length,
         access: Access::from_bits_truncate(info.mw_access_flags),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the window was allocated here, and the region, which is NULL or was registered here, is
+    // there.
     match unsafe { info.mr.as_ref() } {
         Some(region) => {
             // SAFETY: the caller's promise; a parent domain has the handle of the one that it was made from.

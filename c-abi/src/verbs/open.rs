@@ -94,7 +94,7 @@ pub(crate) fn open(device: &'static DeviceObject) -> Result<Box<ContextObject>> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `device` is from the list of devices.
         let device = unsafe { device::device(device) }?;
         Ok(open(device)?.into_raw())
     })

@@ -77,7 +77,7 @@ pub(crate) unsafe fn pd<'a>(pd: *mut ibv_pd) -> Result<&'a PdObject> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open.
         let hca = unsafe { self::context(context) }?.hca;
         Ok(PdObject::into_raw(context, hca, hca.device.alloc_pd()?))
     })
@@ -132,7 +132,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers.
         let attr = unsafe {
             self::context(context)?;
             attr.as_ref().ok_or(Errno::EINVAL)?
@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     as_pointer(|| {
-        // SAFETY: the caller's promise, for all of this.
+        // SAFETY: the caller promises that the context is open, and the domains in `attr` were allocated here.
         unsafe {
             let hca = self::context(context)?.hca;
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
     attrs_out: *mut mlx5dv_context,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attrs_out` can be written.
         let context = unsafe { self::context(ctx_in) }?;
         let caps = &context.hca.device.capabilities().hca;
         let mut flags = 0;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn mlx5dv_query_device(
                 flags |= bit;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attrs_out` can be written.
         unsafe {
             attrs_out.write(mlx5dv_context {
                 version: 0,

@@ -208,13 +208,13 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     port_speed: *mut u64,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `port_speed` can be written.
         let context = unsafe { self::context(context) }?;
         if port_num != u32::from(PORT) {
             return Err(Errno::EINVAL);
         }
         let port = context.hca.device.query_port()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `port_speed` can be written.
         unsafe { port_speed.write(u64::from(port.rate_mbps) / 100) };
         Ok(())
     })
@@ -230,10 +230,10 @@ pub unsafe extern "C" fn ibv_query_device(
     attr: *mut ibv_device_attr,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` can be written.
         let context = unsafe { self::context(context) }?;
         let found = device_attr(context)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` can be written.
         unsafe { attr.write(found) };
         Ok(())
     })
@@ -254,7 +254,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         if unsafe { input.cast::<u32>().as_ref() }.is_some_and(|mask| *mask != 0) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr_size` bytes at `attr` can be written.
         let context = unsafe { self::context(context) }?;
         // SAFETY: numbers may be zero.
         let mut found: ibv_device_attr_ex = unsafe { zeroed() };
@@ -273,7 +273,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             found.max_dm_size = memory.max_memic_size().into();
         }
         packets(context, &mut found);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr_size` bytes at `attr` can be written.
         unsafe { write_part(&found, attr, attr_size) };
         Ok(())
     })
@@ -322,7 +322,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     values: *mut ibv_values_ex,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `values` is a structure of the headers.
         let (context, values) = unsafe {
             let context = self::context(context)?;
             (context, values.as_mut().ok_or(Errno::EINVAL)?)
@@ -366,9 +366,9 @@ pub(crate) unsafe extern "C" fn query_port(
     size: usize,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `size` bytes at `attr` can be written.
         let found = port_attr(unsafe { self::context(context) }?, port_num)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `size` bytes at `attr` can be written.
         unsafe { write_part(&found, attr, size) };
         Ok(())
     })
@@ -385,7 +385,7 @@ pub unsafe extern "C" fn ibv_query_port(
     attr: *mut ibv_port_attr,
 ) -> c_int {
     const OLD: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the context is open, and the structure as it was then can be written.
     unsafe { query_port(context, port_num, attr, OLD) }
 }
 
@@ -422,14 +422,14 @@ pub unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `gid` can be written.
         let context = unsafe { self::context(context) }?;
         let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
         if port_num != PORT {
             return Err(Errno::EINVAL);
         }
         let found = gid_entry(context.hca, index)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `gid` can be written.
         unsafe { gid.write(found.map_or(ibv_gid { raw: [0; 16] }, |(gid, _)| gid)) };
         Ok(())
     })
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     gid_type: *mut c_uint,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `gid_type` can be written.
         let context = unsafe { self::context(context) }?;
         if port_num != PORT {
             return Err(Errno::EINVAL);
@@ -457,7 +457,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
             Some((_, IBV_GID_TYPE_ROCE_V2)) => IBV_GID_TYPE_SYSFS_ROCE_V2,
             _ => IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `gid_type` can be written.
         unsafe { gid_type.write(found) };
         Ok(())
     })
@@ -487,13 +487,13 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     entry_size: usize,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `entry_size` bytes at `entry` can be written.
         let context = unsafe { self::context(context) }?;
         if port_num != u32::from(PORT) || flags != 0 {
             return Err(Errno::EINVAL);
         }
         let found = gid_entry(context.hca, gid_index)?.ok_or(Errno(libc::ENODATA))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `entry_size` bytes at `entry` can be written.
         unsafe { write_part(&self::entry(found, gid_index), entry, entry_size) };
         Ok(())
     })
@@ -513,7 +513,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let mut written = 0;
     let result = as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `max_entries` entries of `entry_size` bytes at `entries`
+        // can be written.
         let context = unsafe { self::context(context) }?;
         if flags != 0 {
             return Err(Errno::EINVAL);
@@ -529,7 +530,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             if written == max_entries {
                 return Err(Errno::EINVAL);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the context is open, and `max_entries` entries of `entry_size` bytes at
+            // `entries` can be written.
             unsafe {
                 let to = entries.byte_add(written * entry_size);
                 write_part(&entry(found, index), to, entry_size);
@@ -556,9 +558,9 @@ pub unsafe extern "C" fn ibv_query_pkey(
     pkey: *mut u16,
 ) -> c_int {
     as_status(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `pkey` can be written.
         let found = pkey_at(unsafe { self::context(context) }?, port_num, index)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `pkey` can be written.
         unsafe { pkey.write(found.to_be()) };
         Ok(())
     })
@@ -584,7 +586,7 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     pkey: u16,
 ) -> c_int {
     as_number(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open.
         let context = unsafe { self::context(context) }?;
         let length = pkeys(&context.hca.device.query_port()?);
         for index in 0..c_int::from(length) {

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     init: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the domain was allocated here, and `init` is a structure of the headers.
         let (object, init) = unsafe { (self::pd(pd)?, init.as_mut().ok_or(Errno::EINVAL)?) };
         let mut attr = sizes(&init.attr);
         let srq = object.pd.create_srq(&mut attr)?;
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn ibv_modify_srq(
     mask: c_int,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here, and `attr` is a structure of the headers.
         let (object, attr) = unsafe { (self::srq(srq)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
             return Err(Errno::EINVAL);
@@ -155,11 +155,11 @@ pub unsafe extern "C" fn ibv_modify_srq(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here, and `attr` can be written.
         let object = unsafe { self::srq(srq) }?;
         let inner = object.srq.lock();
         let found = inner.as_ref().ok_or(Errno::EINVAL)?.query()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here, and `attr` can be written.
         unsafe { attr.write(to_c(&found)) };
         Ok(())
     })
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 /// # Safety
 /// As `ibv_destroy_srq`.
 pub(crate) unsafe fn destroy_srq(srq: *mut ibv_srq) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `ibv_destroy_srq`.
     let object = unsafe { self::srq(srq) }?;
     let pointer: *const SrqObject = object;
     let number;
@@ -218,11 +218,11 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here; the list is one of the headers'; `bad_wr` can be written.
         let object = unsafe { self::srq(srq) }?;
         let mut inner = object.srq.lock();
         let inner = inner.as_mut().ok_or(Errno::EINVAL)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here; the list is one of the headers'; `bad_wr` can be written.
         unsafe {
             receives(wr, bad_wr, |wr_id, sges| {
                 Ok(inner.post_list(&[RecvWr { wr_id, sges }])?)

@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     as_pointer(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers.
         let (object, attr) =
             unsafe { (self::context(context)?, attr.as_ref().ok_or(Errno::EINVAL)?) };
         let known = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -156,7 +156,7 @@ pub(crate) unsafe fn create_srq(
         | IBV_SRQ_INIT_ATTR_PD
         | IBV_SRQ_INIT_ATTR_XRCD
         | IBV_SRQ_INIT_ATTR_CQ;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `create_srq_ex`.
     let init = unsafe { init.as_mut() }.ok_or(Errno::EINVAL)?;
     if init.comp_mask & !KNOWN != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -165,7 +165,7 @@ pub(crate) unsafe fn create_srq(
     if !has(IBV_SRQ_INIT_ATTR_PD) {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the same as for `create_srq_ex`.
     let (of, pd) = unsafe { (self::context(context)?, self::pd(init.pd)?) };
     of.check_owner(pd.c.context)?;
     let mut attr = srq::sizes(&init.attr);
@@ -177,7 +177,7 @@ pub(crate) unsafe fn create_srq(
     let made = match kind {
         IBV_SRQT_BASIC => pd.pd.create_srq(&mut attr)?,
         IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the same as for `create_srq_ex`.
             let (xrcd, cq) = unsafe { (self::xrcd(init.xrcd)?, self::cq(init.cq)?) };
             of.check_owner(xrcd.c.context)?;
             of.check_owner(cq.ex.context)?;
@@ -205,11 +205,11 @@ pub(crate) unsafe fn create_srq(
 /// The SRQ was created here, and `number` can be written.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     as_errno(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here, and `number` can be written.
         let object = unsafe { srq::srq(srq) }?;
         let inner = object.srq.lock();
         let found = inner.as_ref().ok_or(Errno::EINVAL)?.srqn().number();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the SRQ was created here, and `number` can be written.
         unsafe { number.write(found) };
         Ok(())
     })
