@@ -12,6 +12,10 @@
 //!
 //! # How it is made
 //!
+//! * Modules: `abi` has C's structures, `process` the devices, settings and the thread of a device, `verbs` the objects of
+//!   libibverbs from creating to destroying, `data` posting and polling, `ethernet` raw packet QPs, `rdmacm` and `rsocket`
+//!   librdmacm. Calls on an object that need objects which name it are in a file of their own: `context` and `open`, `qp` and
+//!   `create_qp`, `rdmacm::id` and `rdmacm::create`.
 //! * Objects of C (`struct ibv_qp` …) are the first field of the Rust object behind them, in one allocation; a context of C is
 //!   inside `struct verbs_context`, as `verbs.h` wants it.
 //! * A device is brought up when it is first opened, and stays up until the process ends. A thread for each device drives it:
