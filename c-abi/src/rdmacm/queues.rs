@@ -136,10 +136,10 @@ pub(crate) unsafe fn destroy(id: *mut rdma_cm_id) {
     // SAFETY: the caller promises that the id was created here.
     unsafe {
         let qp = std::mem::replace(&mut (*id).qp, ptr::null_mut());
-        if !qp.is_null() {
-            if let Err(errno) = create_qp::destroy_qp(qp) {
-                log::warn!("the QP of an id stays: errno {}", errno.0);
-            }
+        if !qp.is_null()
+            && let Err(errno) = create_qp::destroy_qp(qp)
+        {
+            log::warn!("the QP of an id stays: errno {}", errno.0);
         }
         destroy_cqs(id);
     }
