@@ -68,10 +68,10 @@ pub unsafe extern "C-unwind" fn recvfrom(
     addr: *mut sockaddr,
     addr_length: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `recvfrom` asks of its arguments.
     let by_rdma =
         |rsocket, flags| unsafe { rdma::rrecvfrom(rsocket, to, length, flags, addr, addr_length) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `recvfrom` asks of its arguments.
     let by_system = |flags| unsafe { real::recvfrom(fd, to, length, flags, addr, addr_length) };
     let received = table::with(fd, |companion| {
         receive(fd, companion, flags, by_rdma, by_system)
@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn recv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `recv` asks of its arguments.
     unsafe { recvfrom(fd, to, length, flags, NOBODY.0, NOBODY.1) }
 }
 
@@ -103,9 +103,9 @@ pub unsafe extern "C-unwind" fn recv(
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `recvmsg` asks of its arguments.
     let by_rdma = |rsocket, flags| unsafe { rdma::rrecvmsg(rsocket, message, flags) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `recvmsg` asks of its arguments.
     let by_system = |flags| unsafe { real::recvmsg(fd, message, flags) };
     let received = table::with(fd, |companion| {
         receive(fd, companion, flags, by_rdma, by_system)
@@ -122,7 +122,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `read` asks of its arguments.
     unsafe {
         match table::has(fd) {
             true => recvfrom(fd, to, length, 0, NOBODY.0, NOBODY.1),
@@ -146,7 +146,7 @@ fn of_pieces(pieces: *const iovec, count: c_int) -> msghdr {
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `readv` asks of its arguments.
     unsafe {
         match table::has(fd) {
             true => recvmsg(fd, &mut of_pieces(pieces, count), 0),
@@ -168,7 +168,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     flags: c_int,
 ) -> ssize_t {
     check(length, size);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `__recv_chk` asks of its arguments.
     unsafe { recv(fd, to, length, flags) }
 }
 
@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
     addr_length: *mut socklen_t,
 ) -> ssize_t {
     check(length, size);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `__recvfrom_chk` asks of its arguments.
     unsafe { recvfrom(fd, to, length, flags, addr, addr_length) }
 }
 
@@ -203,7 +203,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     size: size_t,
 ) -> ssize_t {
     check(length, size);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `__read_chk` asks of its arguments.
     unsafe { read(fd, to, length) }
 }
 
@@ -257,7 +257,7 @@ pub unsafe extern "C-unwind" fn sendto(
     addr: *const sockaddr,
     addr_length: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `sendto` asks of its arguments.
     unsafe {
         match sender(fd, addr, addr_length) {
             By::Rdma(companion) => {
@@ -282,7 +282,7 @@ pub unsafe extern "C-unwind" fn send(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `send` asks of its arguments.
     unsafe { sendto(fd, from, length, flags, null(), 0) }
 }
 
@@ -296,7 +296,7 @@ pub unsafe extern "C-unwind" fn sendmsg(
     message: *const msghdr,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `sendmsg` asks of its arguments.
     unsafe {
         let by = match message.as_ref() {
             Some(to) => sender(fd, to.msg_name.cast(), to.msg_namelen),
@@ -317,7 +317,7 @@ pub unsafe extern "C-unwind" fn sendmsg(
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `write` asks of its arguments.
     unsafe {
         match table::has(fd) {
             true => sendto(fd, from, length, 0, null(), 0),
@@ -332,7 +332,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, length: si
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `writev` asks of its arguments.
     unsafe {
         match table::has(fd) {
             true => sendmsg(fd, &of_pieces(pieces, count), 0),
@@ -356,7 +356,7 @@ pub unsafe extern "C-unwind" fn sendfile(
     count: size_t,
 ) -> ssize_t {
     if !table::has(to) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `sendfile` asks of its arguments.
         return unsafe { real::sendfile(to, from, offset, count) };
     }
     // SAFETY: the caller's promise: NULL, or it can be read and written.
@@ -397,6 +397,6 @@ pub unsafe extern "C-unwind" fn sendfile64(
     offset: *mut off_t,
     count: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `sendfile64` asks of its arguments.
     unsafe { sendfile(to, from, offset, count) }
 }

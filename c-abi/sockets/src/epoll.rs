@@ -37,7 +37,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     let adds = operation == libc::EPOLL_CTL_ADD;
     let is_ours = kept || adds && is_found;
     if !is_ours || rdma::is_inside() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `epoll_ctl` asks of its arguments.
         return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
     }
     if kept && adds {
@@ -48,7 +48,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
         with(|all| all.remove(epoll, fd));
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `epoll_ctl` asks of its arguments.
     let Some(event) = (unsafe { event.as_ref() }) else {
         set_errno(libc::EFAULT);
         return -1;
@@ -70,7 +70,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `epoll_wait` asks of its arguments.
     unsafe { epoll_pwait(epoll, events, most, timeout, null()) }
 }
 
@@ -94,13 +94,13 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     if ours.is_empty() || events.is_null() || most <= 0 {
         // Before the wait, in which the thread may be cancelled.
         drop(ours);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `epoll_pwait` asks of its arguments.
         return unsafe { real::epoll_pwait(epoll, events, most, timeout, signals) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `epoll_pwait` asks of its arguments.
     let to = unsafe { slice::from_raw_parts_mut(events, most as usize) };
     holding(ours, |ours| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `epoll_pwait` asks of its arguments.
         unsafe { with_signals(signals, || wait_for(epoll, ours, to, timeout)) }
     })
 }

@@ -151,20 +151,20 @@ pub(crate) fn bind_both(fd: c_int, kind: (c_int, c_int)) -> bool {
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
     let Some((to, kind)) = known else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
         return unsafe { real::bind(fd, addr, length) };
     };
     match whose(to.ip()) {
         Whose::Own => {
             let Some(companion) = companion(fd, kind) else {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
                 return unsafe { real::bind(fd, addr, length) };
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
             let bound = unsafe { rdma::rbind(companion.rsocket, addr, length) };
             if bound == 0 {
                 table::insert(fd, companion);
@@ -172,7 +172,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: s
             bound
         }
         Whose::Any => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
             let bound = unsafe { real::bind(fd, addr, length) };
             if bound == 0 && !bind_both(fd, kind) {
                 set_errno(libc::EADDRINUSE);
@@ -180,7 +180,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: s
             }
             bound
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
         Whose::Near | Whose::System => unsafe { real::bind(fd, addr, length) },
     }
 }
@@ -216,7 +216,7 @@ pub unsafe extern "C-unwind" fn connect(
     addr: *const sockaddr,
     length: socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
     if let Some((to, kind)) = known {
@@ -228,7 +228,7 @@ pub unsafe extern "C-unwind" fn connect(
         } else if let Some(companion) = found.or_else(|| companion(fd, kind)) {
             let connected = holding(companion, |companion| {
                 set_nonblocking(companion.rsocket, is_nonblocking(fd));
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
                 let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
                 let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
                     || errno() == libc::EINTR;
@@ -245,7 +245,7 @@ pub unsafe extern "C-unwind" fn connect(
             table::remove(fd);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
     unsafe { real::connect(fd, addr, length) }
 }
 
@@ -284,7 +284,7 @@ pub unsafe extern "C-unwind" fn accept(
     addr: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `accept` asks of its arguments.
     unsafe { accept4(fd, addr, length, 0) }
 }
 
@@ -300,12 +300,12 @@ pub unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     let accepted = table::with(fd, |companion| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `accept4` asks of its arguments.
         unsafe { accept_by_either(fd, companion, addr, length, flags) }
     });
     match accepted {
         Some(accepted) => accepted,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `accept4` asks of its arguments.
         None => unsafe { real::accept4(fd, addr, length, flags) },
     }
 }
@@ -450,7 +450,7 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_in
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `fcntl` asks of its arguments.
     let result = unsafe { real::fcntl(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         table::copy(fd, result);
@@ -464,7 +464,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_lon
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `fcntl64` asks of its arguments.
     unsafe { fcntl(fd, command, argument) }
 }
 
@@ -478,11 +478,11 @@ pub unsafe extern "C-unwind" fn getsockname(
     addr: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `getsockname` asks of its arguments.
     match table::find(fd).filter(|companion| !companion.is_both()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getsockname` asks of its arguments.
         Some(companion) => unsafe { rdma::rgetsockname(companion.rsocket, addr, length) },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getsockname` asks of its arguments.
         None => unsafe { real::getsockname(fd, addr, length) },
     }
 }
@@ -498,9 +498,9 @@ pub unsafe extern "C-unwind" fn getpeername(
     length: *mut socklen_t,
 ) -> c_int {
     match table::find(fd).filter(|companion| !companion.is_both()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getpeername` asks of its arguments.
         Some(companion) => unsafe { rdma::rgetpeername(companion.rsocket, addr, length) },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getpeername` asks of its arguments.
         None => unsafe { real::getpeername(fd, addr, length) },
     }
 }
@@ -518,10 +518,10 @@ pub unsafe extern "C-unwind" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if let Some(companion) = table::find(fd) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `setsockopt` asks of its arguments.
         unsafe { rdma::rsetsockopt(companion.rsocket, level, name, value, length) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `setsockopt` asks of its arguments.
     unsafe { real::setsockopt(fd, level, name, value, length) }
 }
 
@@ -540,11 +540,11 @@ pub unsafe extern "C-unwind" fn getsockopt(
     let own = (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         || (level, name) == (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
     match table::find(fd).filter(|companion| own && !companion.is_both()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getsockopt` asks of its arguments.
         Some(companion) => unsafe {
             rdma::rgetsockopt(companion.rsocket, level, name, value, length)
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `getsockopt` asks of its arguments.
         None => unsafe { real::getsockopt(fd, level, name, value, length) },
     }
 }

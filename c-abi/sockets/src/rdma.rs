@@ -97,7 +97,7 @@ macro_rules! rdma {
                     type Type = unsafe extern "C-unwind" fn($($type),*) -> $returns;
                     // SAFETY: the library's function has this type; NULL is `None`.
                     match unsafe { transmute::<*mut c_void, Option<Type>>(FUNCTION.address()) } {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: the caller promises what librdmacm's function asks of its arguments.
                         Some(function) => unsafe { function($($argument),*) },
                         None => {
                             set_errno(libc::ENOSYS);

@@ -42,7 +42,7 @@ macro_rules! real {
                 type Function = unsafe extern "C-unwind" fn($($type),*) -> $returns;
                 // SAFETY: the C library's function has this type; NULL is `None`. For the call: the caller's promise.
                 match unsafe { std::mem::transmute::<*mut c_void, Option<Function>>(NEXT.address()) } {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller promises what the C library's function asks of its arguments.
                     Some(next) => unsafe { next($($argument),*) },
                     None => {
                         set_errno(libc::ENOSYS);

@@ -63,10 +63,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     if !table::has(fd) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `recvmmsg` asks of its arguments.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises what the C library's `recvmmsg` asks of its arguments.
     unsafe {
         let deadline = match timeout.as_ref() {
             None => None,
@@ -111,7 +111,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises what the C library's `sendmmsg` asks of its arguments.
     unsafe {
         let is_ours = |message: &mmsghdr| {
             let to = &message.msg_hdr;

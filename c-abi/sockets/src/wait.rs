@@ -93,11 +93,11 @@ unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> 
 /// That of the C library's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `poll` asks of its arguments.
     match unsafe { ours(fds, count) } {
         Some(fds) => wait(fds, timeout),
         // Also our library's own, in which threads are cancelled.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the C library's `poll` asks of its arguments.
         None => rdma::outside(|| unsafe { real::poll(fds, count, timeout) }),
     }
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C-unwind" fn ppoll(
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `ppoll` asks of its arguments.
     unsafe {
         let Some(fds) = ours(fds, count) else {
             return real::ppoll(fds, count, timeout, signals);
@@ -188,7 +188,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     size: size_t,
 ) -> c_int {
     check((count as usize).saturating_mul(size_of::<pollfd>()), size);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `__poll_chk` asks of its arguments.
     unsafe { poll(fds, count, timeout) }
 }
 
@@ -205,7 +205,7 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
     size: size_t,
 ) -> c_int {
     check((count as usize).saturating_mul(size_of::<pollfd>()), size);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `__ppoll_chk` asks of its arguments.
     unsafe { ppoll(fds, count, timeout, signals) }
 }
 
@@ -253,7 +253,7 @@ pub unsafe extern "C-unwind" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `select` asks of its arguments.
     unsafe {
         let Some((fds, sets)) = ours_of_sets(count, [read, write, except]) else {
             return real::select(count, read, write, except, timeout);
@@ -285,7 +285,7 @@ pub unsafe extern "C-unwind" fn pselect(
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises what the C library's `pselect` asks of its arguments.
     unsafe {
         let Some((fds, sets)) = ours_of_sets(count, [read, write, except]) else {
             return real::pselect(count, read, write, except, timeout, signals);

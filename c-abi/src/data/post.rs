@@ -207,7 +207,7 @@ impl Sends for Rc {
         wr: &ibv_send_wr,
         data: D,
     ) -> Option<Posted> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
         unsafe { push_connected(batch, wr, data) }
     }
 
@@ -217,7 +217,7 @@ impl Sends for Rc {
         wr: &ibv_send_wr,
         sge: Sge,
     ) -> Option<Posted> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
         unsafe {
             if wr.opcode == IBV_WR_RDMA_READ && batch.is_usual::<32>(sge) {
                 let sges = slice::from_ref(&sge);
@@ -232,7 +232,7 @@ impl Sends for Rc {
             return Ok(batch.local_inv(wr.wr_id, flags(wr), RKey(wr.imm_data))?);
         }
         let bind_mw = &wr.bind_mw;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
         let bind = unsafe { mw::bind(bind_mw.mw, bind_mw.rkey, &bind_mw.bind_info) }?;
         Ok(batch.bind_mw(wr.wr_id, flags(wr), &bind)?)
     }
@@ -245,7 +245,7 @@ impl Sends for Uc {
         wr: &ibv_send_wr,
         data: D,
     ) -> Option<Posted> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
         unsafe { push_connected(batch, wr, data) }
     }
 }
@@ -260,7 +260,7 @@ impl Sends for Ud {
         if wr.opcode != IBV_WR_SEND || !batch.is_usual::<64>(data) {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the request is one of a UD QP, whose address handle was created here.
         let to = unsafe { destination(wr) }.ok()?;
         Some(batch.send_to(wr.wr_id, flags(wr), to, data))
     }

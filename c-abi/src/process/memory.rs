@@ -113,7 +113,7 @@ static ALLOCATOR: Allocator = Allocator;
 // SAFETY: all memory is the C library's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the size of `layout` is not zero.
         unsafe {
             let found = System.alloc(layout);
             match found.is_null() && KEPT.spend(layout.size()) {
@@ -124,7 +124,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the size of `layout` is not zero.
         unsafe {
             let found = System.alloc_zeroed(layout);
             match found.is_null() && KEPT.spend(layout.size()) {
@@ -135,7 +135,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, before: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise; what was there stays if there is no memory.
+        // SAFETY: the caller promises that `before` was allocated here with this `layout`, and that `size` is not zero. What was
+        // there stays if there is no memory.
         unsafe {
             let found = System.realloc(before, layout, size);
             match found.is_null() && KEPT.spend(size) {
@@ -146,7 +147,7 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `memory` was allocated here with this `layout`.
         unsafe { System.dealloc(memory, layout) }
     }
 }

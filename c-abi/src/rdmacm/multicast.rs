@@ -23,8 +23,12 @@ const JOIN_FLAGS: u32 = 1 << 1;
 const FULL_MEMBER: u32 = 0;
 const SEND_ONLY: u32 = 1;
 
+/// Joins a group for an id.
+///
+/// # Safety
+/// The id was created here.
 unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<bool> {
-    // SAFETY: the caller's promise, for all of this.
+    // SAFETY: the caller promises that the id was created here.
     unsafe {
         let object = self::id(id)?;
         let (hca, cm) = manager_of(id)?;

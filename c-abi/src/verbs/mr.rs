@@ -96,6 +96,10 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     as_pointer(|| unsafe { create(pd, addr, length, iova, access) })
 }
 
+/// Registers memory, and hands the region to C.
+///
+/// # Safety
+/// The domain is allocated, and the memory stays until it is deregistered.
 pub(crate) unsafe fn create(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -103,11 +107,15 @@ pub(crate) unsafe fn create(
     iova: u64,
     access: c_uint,
 ) -> Result<*mut ibv_mr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain is allocated, and that the memory stays until it is deregistered.
     let made = unsafe { register(pd, addr, length, iova, access) }?;
     Ok(Box::into_raw(Box::new(made)).cast())
 }
 
+/// Registers memory.
+///
+/// # Safety
+/// The domain is allocated, and the memory stays until it is deregistered.
 unsafe fn register(
     domain: *mut ibv_pd,
     addr: *mut c_void,
@@ -115,7 +123,7 @@ unsafe fn register(
     iova: u64,
     access: c_uint,
 ) -> Result<MrObject> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the domain is allocated, and that the memory stays until it is deregistered.
     let object = unsafe { pd(domain) }?;
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
     let flags = Access::from_bits_truncate(required(access));
