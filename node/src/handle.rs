@@ -56,16 +56,9 @@ impl fmt::Debug for NodeHandle {
 }
 
 /// The node's thread has ended: its device has failed, and the future that [`Node::spawn`] gave has the reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the node's thread has ended")]
 pub struct NodeGone;
-
-impl fmt::Display for NodeGone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the node's thread has ended")
-    }
-}
-
-impl std::error::Error for NodeGone {}
 
 impl NodeHandle {
     /// Runs `work` on the node's thread, and waits for its result. If this future is dropped, so is the one of `work`, as

@@ -49,31 +49,22 @@ pub async fn drive<R: Resolver>(
 }
 
 /// Why a manager is not driven any more.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
     /// The device has failed.
+    #[error("{0}")]
     Device(RdmaError),
     /// The operating system refused something.
+    #[error("the device's event channel: {0}")]
     Os(io::Error),
     /// The node did not come up, or did not go down ([`Node::spawn`](crate::Node::spawn)).
+    #[error("{0}")]
     Node(Error),
     /// The node's thread has panicked ([`Node::spawn`](crate::Node::spawn)).
+    #[error("the node's thread panicked")]
     Panicked,
 }
-
-impl std::fmt::Display for DriveError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Device(error) => error.fmt(f),
-            Self::Os(error) => write!(f, "the device's event channel: {error}"),
-            Self::Node(error) => error.fmt(f),
-            Self::Panicked => f.write_str("the node's thread panicked"),
-        }
-    }
-}
-
-impl std::error::Error for DriveError {}
 
 impl From<RdmaError> for DriveError {
     fn from(error: RdmaError) -> Self {

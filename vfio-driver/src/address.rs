@@ -64,36 +64,25 @@ impl fmt::Display for PciAddress {
 }
 
 /// An error in the text of a PCI address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParsePciAddressError {
     /// Not of the form `[domain:]bus:device.function`.
+    #[error("not a PCI address: expected [domain:]bus:device.function, as in 0000:3b:00.0")]
     Form,
     /// The domain is not four to eight hexadecimal digits.
+    #[error("the PCI domain is not four to eight hexadecimal digits")]
     Domain,
     /// The bus is not two hexadecimal digits.
+    #[error("the PCI bus is not two hexadecimal digits")]
     Bus,
     /// The device is not two hexadecimal digits, or above 1f.
+    #[error("the PCI device is not two hexadecimal digits of at most 1f")]
     Device,
     /// The function is not one digit from 0 to 7.
+    #[error("the PCI function is not one digit from 0 to 7")]
     Function,
 }
-
-impl fmt::Display for ParsePciAddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Form => {
-                "not a PCI address: expected [domain:]bus:device.function, as in 0000:3b:00.0"
-            }
-            Self::Domain => "the PCI domain is not four to eight hexadecimal digits",
-            Self::Bus => "the PCI bus is not two hexadecimal digits",
-            Self::Device => "the PCI device is not two hexadecimal digits of at most 1f",
-            Self::Function => "the PCI function is not one digit from 0 to 7",
-        })
-    }
-}
-
-impl std::error::Error for ParsePciAddressError {}
 
 /// A hexadecimal number of `min` to `max` digits. `from_str_radix` alone would take a sign.
 fn hex(text: &str, min: usize, max: usize) -> Option<u32> {

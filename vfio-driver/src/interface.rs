@@ -1,6 +1,5 @@
 //! The interface of VFIO through which a function is opened: its cdev, or its group.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::error::OpenError;
@@ -26,20 +25,9 @@ pub enum Interface {
 }
 
 /// A text that names no [`Interface`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no interface of VFIO: cdev, group or auto")]
 pub struct ParseInterfaceError(String);
-
-impl fmt::Display for ParseInterfaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no interface of VFIO: cdev, group or auto",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for ParseInterfaceError {}
 
 impl FromStr for Interface {
     type Err = ParseInterfaceError;

@@ -463,16 +463,9 @@ fn print_error(name: &str, error: &(dyn Error + Send + Sync + 'static)) {
 
 /// An error that was printed when it came up: the kernel may block a process for a minute that closes a card which was
 /// removed from the bus, and the user should get the reason earlier.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("reported before")]
 struct AlreadyReported;
-
-impl std::fmt::Display for AlreadyReported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("reported before")
-    }
-}
-
-impl Error for AlreadyReported {}
 
 /// Different at each start, so that a peer does not take a new connection for an old one.
 pub fn seed() -> u64 {

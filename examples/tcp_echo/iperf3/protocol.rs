@@ -1,8 +1,6 @@
 //! The control connection of iperf3: states, a byte each (`iperf_api.h`), and JSON behind its length (`JSON_read` in
 //! `iperf_api.c`).
 
-use std::fmt;
-
 use serde_json::{Value, json};
 
 /// Bytes of the cookie that a client begins each of its connections with (`COOKIE_SIZE`).
@@ -34,51 +32,42 @@ pub(crate) mod state {
 }
 
 /// Why a test ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// JSON of so many bytes.
+    #[error("JSON of {0} bytes")]
     Length(u32),
     /// The bytes are no JSON.
+    #[error("what was to be JSON is not")]
     Json,
     /// A field that is missing, or is no such value.
+    #[error("\"{0}\" is missing or no such value")]
     Field(&'static str),
     /// An option that this server does not have.
+    #[error("\"{0}\" is not supported")]
     Unsupported(&'static str),
     /// A test that takes longer than a day, or no time that there is.
+    #[error("a test takes 0 to {} seconds", LONGEST_TEST)]
     Duration,
     /// More parallel streams than [`STREAMS`], or none.
+    #[error("{0} parallel streams")]
     Parallel(u64),
     /// A stream in the client's results that there was not, or was already.
+    #[error("results of a stream {0}")]
     Stream(u64),
     /// A state that the client has no business to say now.
+    #[error("unexpected state {0}")]
     State(u8),
     /// The client has ended the test.
+    #[error("the client ended the test")]
     Terminated,
     /// The control connection ended.
+    #[error("the client closed its control connection")]
     Closed,
     /// Nothing came or went for too long.
+    #[error("the client is silent")]
     Silent,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length(length) => write!(f, "JSON of {length} bytes"),
-            Self::Json => f.write_str("what was to be JSON is not"),
-            Self::Field(name) => write!(f, "\"{name}\" is missing or no such value"),
-            Self::Unsupported(option) => write!(f, "\"{option}\" is not supported"),
-            Self::Duration => write!(f, "a test takes 0 to {LONGEST_TEST} seconds"),
-            Self::Parallel(streams) => write!(f, "{streams} parallel streams"),
-            Self::Stream(id) => write!(f, "results of a stream {id}"),
-            Self::State(state) => write!(f, "unexpected state {state}"),
-            Self::Terminated => f.write_str("the client ended the test"),
-            Self::Closed => f.write_str("the client closed its control connection"),
-            Self::Silent => f.write_str("the client is silent"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 impl Error {
     /// The message for the client of an error in its parameters: its number (`i_errno`), and no `errno`.

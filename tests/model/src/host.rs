@@ -1,9 +1,8 @@
 //! The model's interface to its environment: the host's memory, the interrupt lines, and the cable.
 
-use std::fmt;
-
 /// A DMA access to an address that nothing is mapped at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("IOMMU fault: {} of {len} bytes at {iova:#x}", if *write { "write" } else { "read" })]
 pub struct IommuFault {
     /// The device's address.
     pub iova: u64,
@@ -12,19 +11,6 @@ pub struct IommuFault {
     /// `true` if the device wanted to write.
     pub write: bool,
 }
-
-impl fmt::Display for IommuFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.write { "write" } else { "read" };
-        write!(
-            f,
-            "IOMMU fault: {what} of {} bytes at {:#x}",
-            self.len, self.iova
-        )
-    }
-}
-
-impl std::error::Error for IommuFault {}
 
 /// What a model reaches from inside: called by it, implemented around it.
 ///

@@ -2,7 +2,6 @@
 
 pub mod infiniband;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -176,27 +175,18 @@ impl<L: Link, W: Write + Send> Link for Capture<L, W> {
 }
 
 /// Why a capture cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// No pcap file, or of the other byte order.
+    #[error("no little-endian pcap file: magic {0:#010x}")]
     Magic(u32),
     /// Not Ethernet.
+    #[error("link type {0} is not Ethernet")]
     LinkType(u32),
     /// Ends in the middle.
+    #[error("file ends in the middle of a frame")]
     Truncated,
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Magic(magic) => write!(f, "no little-endian pcap file: magic {magic:#010x}"),
-            ReadError::LinkType(kind) => write!(f, "link type {kind} is not Ethernet"),
-            ReadError::Truncated => f.write_str("file ends in the middle of a frame"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -122,11 +122,13 @@ impl FromStr for Profile {
 }
 
 /// An error in a [`Profile`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// The text is neither the name of a card nor the path of a file.
+    #[error("{0}; nor is there a file of that name")]
     Unknown(UnknownCard),
     /// The file cannot be read.
+    #[error("{}: {why}", .path.display())]
     File {
         /// Its path.
         path: PathBuf,
@@ -134,6 +136,7 @@ pub enum ProfileError {
         why: String,
     },
     /// A line of it cannot be read, or says what the model cannot be.
+    #[error("{name}, line {line}: {what}")]
     Line {
         /// The file's path, or the card's name.
         name: String,
@@ -143,18 +146,6 @@ pub enum ProfileError {
         what: String,
     },
 }
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(unknown) => write!(f, "{unknown}; nor is there a file of that name"),
-            Self::File { path, why } => write!(f, "{}: {why}", path.display()),
-            Self::Line { name, line, what } => write!(f, "{name}, line {line}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ProfileError {}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,6 @@ use bareverbs_firmware_cmds::dump::Line;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 
 /// The size of the largest file that is read. The log of a driver's whole start has less than a tenth of it.
@@ -292,9 +291,10 @@ fn kind(title: &str) -> Option<Kind> {
 }
 
 /// An error in a [`Report`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     /// A file cannot be read.
+    #[error("{file}: {why}")]
     File {
         /// Its path.
         file: String,
@@ -302,6 +302,7 @@ pub enum ReportError {
         why: String,
     },
     /// A dump cannot be read.
+    #[error("{file}, line {line}: {what}")]
     Line {
         /// The file.
         file: String,
@@ -311,30 +312,17 @@ pub enum ReportError {
         what: &'static str,
     },
     /// The report has neither a command nor a dump.
+    #[error("{name}: neither commands nor dumps of capabilities are in it")]
     Nothing {
         /// The report's name.
         name: String,
     },
     /// The report does not name its card, or no built-in card is of that kind.
+    #[error(
+        "neither PCI IDs nor firmware version say which built-in card this one is most like; name it"
+    )]
     NoBase,
     /// The model cannot be this card.
+    #[error("{0}")]
     Profile(ProfileError),
 }
-
-impl fmt::Display for ReportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { file, why } => write!(f, "{file}: {why}"),
-            Self::Line { file, line, what } => write!(f, "{file}, line {line}: {what}"),
-            Self::Nothing { name } => {
-                write!(f, "{name}: neither commands nor dumps of capabilities are in it")
-            }
-            Self::NoBase => f.write_str(
-                "neither PCI IDs nor firmware version say which built-in card this one is most like; name it",
-            ),
-            Self::Profile(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for ReportError {}

@@ -6,7 +6,6 @@ use super::{Link, PortQueue, Timing};
 use crate::subnet::busy;
 use crate::subnet::switch::{MOST_PORTS, Ports, Switch};
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -43,19 +42,12 @@ pub struct Topology {
 }
 
 /// What is wrong with a description of a subnet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
 pub struct TopologyError {
     line: usize,
     what: &'static str,
 }
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl std::error::Error for TopologyError {}
 
 impl Topology {
     /// Adapters on one switch, each at the port of its number and one more.

@@ -18,7 +18,6 @@
 //! * Payload moves between host memory and the frame buffer directly, in [`Env::gather`], [`Env::scatter`],
 //!   [`Env::remote_read`] and [`Env::remote_write`]; nothing here allocates once its buffers have grown.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use super::counter::Counter;
@@ -268,33 +267,24 @@ pub enum Domain {
 }
 
 /// Why a memory access was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// No mkey with this index, or the wrong variant, or a free one.
+    #[error("no such key")]
     Key,
     /// The mkey belongs to another protection domain or to another QP.
+    #[error("key of another protection domain")]
     Domain,
     /// Outside of the mkey's range.
+    #[error("outside of the key's range")]
     Range,
     /// The mkey lacks the right.
+    #[error("right not granted")]
     Rights,
     /// Memory that the mkey maps faulted in the IOMMU.
+    #[error("IOMMU fault")]
     Fault,
 }
-
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AccessError::Key => "no such key",
-            AccessError::Domain => "key of another protection domain",
-            AccessError::Range => "outside of the key's range",
-            AccessError::Rights => "right not granted",
-            AccessError::Fault => "IOMMU fault",
-        })
-    }
-}
-
-impl std::error::Error for AccessError {}
 
 /// The access that a remote operation requires of an rkey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
