@@ -23,7 +23,7 @@ pub struct Dma {
     pub ptr: NonNull<u8>,
     /// Where the device sees it: one contiguous run of `len` bytes.
     pub iova: u64,
-    /// What was asked for.
+    /// The layout that was asked for.
     pub layout: Layout,
 }
 
@@ -57,7 +57,7 @@ pub enum DmaError {
     LockedMemoryLimit {
         /// The limit in force.
         limit: u32,
-        /// What would be needed in all.
+        /// The memory that is needed in all.
         needed: u32,
     },
     /// The IOMMU driver takes no more mappings.
@@ -114,14 +114,14 @@ impl VectorSet {
         Self(self.0 | other.0)
     }
 
-    /// Whether `vector` is one of them.
+    /// Returns `true` if `vector` is one of them.
     #[must_use]
     pub const fn contains(self, vector: u16) -> bool {
         self.0 & Self::one(vector).0 != 0
     }
 }
 
-/// What the driver needs of the machine and of the PCI function that it drives.
+/// The machine and the PCI function, as the driver needs them.
 ///
 /// One value belongs to one function. The function's memory decoding and bus mastering are on, and no other driver uses it.
 ///
@@ -153,7 +153,7 @@ pub unsafe trait Platform {
     /// As [`write_be32`](Self::write_be32). One 64-bit access where the machine has one, otherwise the high half first.
     fn write_be64(&self, offset: usize, value: u64);
 
-    /// Whether doorbell pages can be mapped write-combining, for BlueFlame. Where it is `false`, nothing of it is compiled.
+    /// `true` if doorbell pages can be mapped write-combining, for BlueFlame. Where it is `false`, nothing of it is compiled.
     ///
     /// vfio-pci maps BARs uncached, prefetchable ones as well, so there it stays `false`. Who maps the BAR itself sets it,
     /// and implements [`set_write_combining`](Self::set_write_combining) and [`write_combining`](Self::write_combining).
@@ -235,7 +235,7 @@ pub unsafe trait Platform {
         None
     }
 
-    /// How many MSI-X vectors the driver may use; 0 if it has to poll.
+    /// The number of MSI-X vectors that the driver may use; 0 if it has to poll.
     fn interrupt_vectors(&self) -> u16 {
         0
     }

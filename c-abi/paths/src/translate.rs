@@ -10,7 +10,7 @@ const FOLDERS: [&[u8]; 3] = [
     b"/dev/infiniband",
 ];
 
-/// Whether a path is one of the kernel's RDMA drivers.
+/// Returns `true` if a path is one of the kernel's RDMA drivers.
 fn is_ours(path: &[u8]) -> bool {
     FOLDERS.iter().any(|folder| {
         let rest = path.strip_prefix(*folder);

@@ -42,7 +42,7 @@ pub(crate) fn kind(fd: c_int) -> Option<(c_int, c_int)> {
     fits.then_some((domain, kind))
 }
 
-/// Whether calls on a descriptor do not wait. The system's socket has the flag, however it was set.
+/// Returns `true` if calls on a descriptor do not wait. The system's socket has the flag, however it was set.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: takes no pointers.
     unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }

@@ -29,7 +29,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is in a function of the library, whose own calls are the system's.
+/// Returns `true` if the calling thread is in a function of the library, whose own calls are the system's.
 pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }

@@ -75,7 +75,7 @@ fn flag(fd: c_int) -> Option<&'static AtomicBool> {
     IS_IN.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether a descriptor may have a companion.
+/// Returns `true` if a descriptor may have a companion.
 pub(crate) fn may_have(fd: c_int) -> bool {
     flag(fd).is_some_and(|flag| flag.load(Ordering::Acquire)) && !rdma::is_inside()
 }

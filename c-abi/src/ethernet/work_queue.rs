@@ -86,7 +86,7 @@ unsafe fn wq<'a>(wq: *mut ibv_wq) -> Result<&'a WqObject> {
     unsafe { wq.cast::<WqObject>().as_ref() }.ok_or(Errno::EINVAL)
 }
 
-/// Whether these flags are known, and ask for VLAN tags to be taken out.
+/// Returns `true` if these flags are known, and ask for VLAN tags to be taken out.
 fn strips(flags: u32) -> Result<bool> {
     match flags & !IBV_WQ_FLAGS_CVLAN_STRIPPING {
         0 => Ok(flags != 0),

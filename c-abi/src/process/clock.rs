@@ -8,7 +8,7 @@ use bareverbs_node::verbs::Device;
 use crate::process::failure::{Errno, Result, lock};
 use crate::process::hca::P;
 
-/// How long both clocks are taken to run at the same rate.
+/// The time that both clocks are taken to run at the same rate.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The conversion of a device's time.

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How often a waiting thread looks before it leaves the processor, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 128;
-/// How long it sleeps.
+/// The time that it sleeps.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A value behind a lock.

@@ -60,7 +60,7 @@ pub(crate) const OWN_QUEUES: usize = 8 + PARTITIONS;
 const CHUNKS: usize = 256;
 /// Records of the flight recorder.
 const RECORDS: usize = 512;
-/// How long opening waits for the link and for the addresses.
+/// The time that opening waits for the link and for the addresses.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A device that is up.
@@ -119,17 +119,17 @@ impl Hca {
         })))
     }
 
-    /// Whether ids have GIDs for addresses here.
+    /// Returns `true` if ids have GIDs for addresses here.
     pub(crate) fn is_infiniband(&self) -> bool {
         self.device.capabilities().link_layer() == LinkLayer::InfiniBand
     }
 
-    /// Whether ids can have IP addresses here.
+    /// Returns `true` if ids can have IP addresses here.
     pub(crate) fn has_ip(&self) -> bool {
         !self.is_infiniband() || settings::has_addresses()
     }
 
-    /// Whether an InfiniBand port has this GID.
+    /// Returns `true` if an InfiniBand port has this GID.
     pub(crate) fn has_gid(&self, gid: Gid) -> Result<bool> {
         Ok(self.is_infiniband() && self.device.query_infiniband_gid(0)? == gid)
     }
@@ -200,7 +200,7 @@ impl Hca {
         );
     }
 
-    /// Whether the progress thread has to end.
+    /// Returns `true` if the progress thread has to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }

@@ -90,7 +90,7 @@ pub(crate) fn unit() -> Result<Option<u8>> {
     })
 }
 
-/// Whether the models' ports are InfiniBand ports.
+/// Returns `true` if the models' ports are InfiniBand ports.
 #[cfg(feature = "model")]
 pub(crate) fn infiniband() -> Result<bool> {
     let found = parsed(PORT, |text| match text {
@@ -142,7 +142,7 @@ fn partition(text: &str) -> std::result::Result<u16, String> {
     }
 }
 
-/// Whether the ports' addresses are given.
+/// Returns `true` if the ports' addresses are given.
 pub(crate) fn has_addresses() -> bool {
     value(ADDRESS).is_some()
 }

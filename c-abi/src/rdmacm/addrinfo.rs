@@ -59,8 +59,8 @@ unsafe fn copy(from: *const sockaddr, length: socklen_t, to: &mut sockaddr_stora
     Ok(())
 }
 
-/// Whether the hints say that a numeric address of IPv6 is a GID. As librdmacm has it, the family alone, without both flags,
-/// asks for nothing.
+/// Returns `true` if the hints say that a numeric address of IPv6 is a GID. As librdmacm has it, the family alone, without
+/// both flags, asks for nothing.
 fn wants_gid(hints: &rdma_addrinfo) -> bool {
     let flags = RAI_FAMILY | RAI_NUMERICHOST;
     hints.ai_family == libc::AF_IB && hints.ai_flags & flags == flags

@@ -414,17 +414,17 @@ impl Connection {
         }
     }
 
-    /// Whether the program can send.
+    /// Returns `true` if the program can send.
     pub(super) fn is_writable(&self) -> bool {
         self.end == End::Open && !self.shut_write
     }
 
-    /// Whether more data may come than there is.
+    /// Returns `true` if more data may come than there is.
     pub(super) fn is_readable(&self) -> bool {
         self.end == End::Open && !self.shut_read && !self.peer_shut
     }
 
-    /// Whether data can be sent at once.
+    /// Returns `true` if data can be sent at once.
     pub(super) fn can_send(&self) -> bool {
         self.is_writable() && self.outbound.can_send()
     }
@@ -472,7 +472,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether everything that was posted is done, or cannot be done any more.
+    /// Returns `true` if everything that was posted is done, or cannot be done any more.
     pub(super) fn is_quiet(&self) -> bool {
         self.end != End::Open || self.control == 0 && self.outbound.is_idle()
     }

@@ -18,7 +18,7 @@ use crate::rsocket::table::{self, socket};
 use crate::rsocket::task::block_on;
 use crate::rsocket::wire::Message;
 
-/// How long the end is waited for.
+/// The time that the end is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends one direction of a stream, or both: `rshutdown`. What was sent has arrived when this returns.

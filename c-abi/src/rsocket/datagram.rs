@@ -35,7 +35,7 @@ const HEADER_V6: usize = 24;
 const WAITING: usize = 32;
 /// Addresses that are known at once.
 const PEERS: usize = 4096;
-/// How long finding an address may take.
+/// The time that finding an address may take.
 const RESOLVE: Duration = Duration::from_secs(3);
 /// What a work request was, above the number of its slot.
 const RECEIVE: u64 = 1 << 32;
@@ -206,7 +206,7 @@ impl Datagrams {
             .try_for_each(|slot| self.post_receive(slot))
     }
 
-    /// Whether a datagram can be received, and whether one can be sent.
+    /// Returns `true` if a datagram can be received, and whether one can be sent.
     pub(super) fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
@@ -215,7 +215,7 @@ impl Datagrams {
         !self.free.is_empty()
     }
 
-    /// Whether all that was sent has left.
+    /// Returns `true` if all that was sent has left.
     pub(super) fn is_quiet(&self) -> bool {
         let waits = |peer: &Peer| matches!(peer, Peer::Asked(_));
         self.failure.is_some() || self.free.len() == self.sends && !self.peers.values().any(waits)

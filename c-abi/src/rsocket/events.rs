@@ -16,11 +16,11 @@ use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table;
 use crate::rsocket::wire::Hello;
 
-/// How long finding a route may take.
+/// The time that finding a route may take.
 const ROUTE: Duration = Duration::from_secs(2);
 
-/// How long the thread that drives a device sleeps at most while there are connections, whose other ends are asked for signs
-/// of life.
+/// The time that the thread that drives a device sleeps at most while there are connections, whose other ends are asked for
+/// signs of life.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
 /// A turn of the thread that drives a device. When the next one has to be at the latest.

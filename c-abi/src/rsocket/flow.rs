@@ -78,7 +78,7 @@ impl Outbound {
         self.limit = limit;
     }
 
-    /// Whether the entry of the list of targets is used up, so that what the other end has written there is new.
+    /// Returns `true` if the entry of the list of targets is used up, so that what the other end has written there is new.
     pub(super) fn wants_target(&self, index: usize) -> bool {
         self.targets[index].length == 0
     }
@@ -88,7 +88,7 @@ impl Outbound {
         self.targets[index] = target;
     }
 
-    /// Whether anything can be posted that counts as data.
+    /// Returns `true` if anything can be posted that counts as data.
     pub(super) fn has_credit(&self) -> bool {
         self.room > 0 && self.sent != self.limit
     }
@@ -99,7 +99,7 @@ impl Outbound {
         self.targets[self.current].length > self.waiting && self.has_staging()
     }
 
-    /// Whether there is room for bytes that no target is needed for.
+    /// Returns `true` if there is room for bytes that no target is needed for.
     pub(super) fn has_staging(&self) -> bool {
         self.room > 0 && self.size - self.used >= LOW_WATER.min(self.size / 2)
     }
@@ -318,7 +318,7 @@ impl Inbound {
         }
     }
 
-    /// Whether the other end has to be told something.
+    /// Returns `true` if the other end has to be told something.
     pub(super) fn wants_update(&self) -> bool {
         self.free >= self.size / 2 || self.read.wrapping_sub(self.due) < 1 << 15
     }

@@ -24,7 +24,7 @@ pub(super) struct Sizes {
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) sizes: Sizes,
-    /// How long closing waits, if it was said.
+    /// The time that closing waits, if it was said.
     pub(super) linger: Option<Duration>,
     pub(super) reuse_addr: bool,
     pub(super) v6_only: bool,
@@ -34,7 +34,7 @@ pub(super) struct Options {
     pub(super) tos: Option<u8>,
     /// The path to the other end on InfiniBand, if the program has it from elsewhere.
     pub(super) path: Option<PathRecord>,
-    /// How long calls wait that receive and accept, and those that send and connect; for ever if it is not set.
+    /// The time that calls wait that receive and accept, and those that send and connect; for ever if it is not set.
     pub(super) receive_timeout: Option<Duration>,
     pub(super) send_timeout: Option<Duration>,
     pub(super) no_delay: bool,

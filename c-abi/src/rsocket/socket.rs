@@ -25,7 +25,7 @@ use crate::rsocket::task::block_on;
 use crate::rsocket::wait::{Waiter, Waiters, sleep};
 use crate::rsocket::wire::Message;
 
-/// How long closing waits for what was sent, if the program does not say.
+/// The time that closing waits for what was sent, if the program does not say.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// An rsocket.
@@ -121,7 +121,7 @@ impl Socket {
         self.reserved.fd()
     }
 
-    /// Whether calls with these flags do not wait.
+    /// Returns `true` if calls with these flags do not wait.
     pub(super) fn is_nonblocking(&self, flags: c_int) -> bool {
         flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Ordering::Relaxed)
     }
@@ -141,7 +141,7 @@ impl Socket {
         *lock(&self.events) = Some(events);
     }
 
-    /// Whether it has completion events.
+    /// Returns `true` if it has completion events.
     pub(super) fn is_watched(&self) -> bool {
         lock(&self.events).is_some()
     }
@@ -249,7 +249,7 @@ impl Socket {
         .await
     }
 
-    /// Whether this is the copy of a process that has forked: the device is the parent's.
+    /// Returns `true` if this is the copy of a process that has forked: the device is the parent's.
     pub(super) fn is_inherited(&self) -> bool {
         owner::in_child() && !lock(&self.state).ids.is_empty()
     }

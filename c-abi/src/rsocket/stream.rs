@@ -32,7 +32,7 @@ use crate::rsocket::socket::{
 use crate::rsocket::table::{self, socket};
 use crate::rsocket::task::as_length;
 
-/// How long looking for the other end's address may take.
+/// The time that looking for the other end's address may take.
 const RESOLVE: Duration = Duration::from_secs(5);
 /// The fewest connections that wait for `raccept`, whatever the program says.
 const BACKLOG: usize = 16;
@@ -110,7 +110,7 @@ fn is_on(device: &DeviceObject, ip: IpAddr) -> bool {
     device.addresses().iter().any(|address| address.ip == ip)
 }
 
-/// Whether an rsocket that is bound to an address is on a device.
+/// Returns `true` if an rsocket that is bound to an address is on a device.
 fn is_for(device: &'static DeviceObject, address: &SockAddr) -> Result<bool> {
     let any = socket_address::ip(address).is_unspecified();
     match address {
@@ -120,7 +120,7 @@ fn is_for(device: &'static DeviceObject, address: &SockAddr) -> Result<bool> {
     }
 }
 
-/// Whether an address is in the network of another one.
+/// Returns `true` if an address is in the network of another one.
 fn is_near(address: &Address, ip: IpAddr) -> bool {
     let prefix = u32::from(address.prefix_len());
     match (address.ip, ip) {

@@ -84,7 +84,7 @@ pub(super) fn all(is: impl Fn(&Socket) -> bool) -> Vec<Arc<Socket>> {
     all
 }
 
-/// How long the end of the process waits for what was sent.
+/// The time that the end of the process waits for what was sent.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The process ends: streams that the program has not closed are closed, so that what was sent arrives.

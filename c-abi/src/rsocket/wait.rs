@@ -70,7 +70,7 @@ impl Waiters {
         }
     }
 
-    /// Whether no thread waits.
+    /// Returns `true` if no thread waits.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()
     }

@@ -143,7 +143,7 @@ fn part<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) credits: u16,
-    /// Whether numbers are to be swapped for the other end.
+    /// `true` if numbers are to be swapped for the other end.
     pub(super) swap: bool,
     /// Entries of the table of mapped buffers.
     pub(super) mappings: u16,

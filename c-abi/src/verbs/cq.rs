@@ -32,7 +32,7 @@ impl Request {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether there is a request, and `take` finds an event for it.
+    /// Returns `true` if there is a request, and `take` finds an event for it.
     fn is_answered(&self, take: impl FnOnce() -> bool) -> bool {
         // Taken before the event: a request that is made from here on has its own event.
         if !self.0.swap(false, Ordering::AcqRel) {

@@ -10,9 +10,9 @@ use crate::abi::objects::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use crate::process::failure::{Errno, Result};
 use crate::process::hca::Hca;
 
-/// How long a neighbour may take to answer.
+/// The time that a neighbour may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a look at the answer is apart from the next one at most.
+/// The time that a look at the answer is apart from the next one at most.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A path as C describes it. `connection`: it is that of a reliable connection.

@@ -80,7 +80,7 @@ impl AnyQp {
         }
     }
 
-    /// Whether rules send frames to it; then it cannot go.
+    /// Returns `true` if rules send frames to it; then it cannot go.
     fn has_rules(&self) -> bool {
         match self {
             Self::Raw(raw) => raw.rules != 0,

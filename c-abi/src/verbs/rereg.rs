@@ -11,7 +11,7 @@ use crate::process::failure::{Errno, Result};
 use crate::process::hca::P;
 use crate::verbs::pd::PdObject;
 
-/// How long the device may take.
+/// The time that the device may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The rights that a UMR can change.
 const RIGHTS: Access = Access::LOCAL_WRITE

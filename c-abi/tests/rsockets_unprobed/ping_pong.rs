@@ -12,7 +12,7 @@ use crate::calls::{CLIENT, Random, SERVER, Socket, free_port, poll, seeds, setup
 
 /// Messages of each kind, unless the environment says more.
 const ROUNDS: usize = 200;
-/// How long a round may take: very much longer than it does.
+/// The time that a round may take: very much longer than it does.
 const STUCK: Duration = Duration::from_secs(20);
 
 fn rounds() -> usize {

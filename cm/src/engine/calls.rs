@@ -14,7 +14,7 @@ use super::wheel::NIL;
 use crate::mad::{Dreq, Ece, Rej, RejectReason, Rep, Req, Rtu};
 
 impl Timers {
-    /// Whether the values fit into their fields.
+    /// Checks whether the values fit into their fields.
     pub fn check(&self) -> Result<(), CmError> {
         at_most("remote response timeout", self.remote_response.into(), 31)?;
         at_most("local response timeout", self.local_response.into(), 31)?;

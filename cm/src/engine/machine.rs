@@ -45,8 +45,8 @@ pub struct Config {
     /// REP: 24, what Linux asks for, is 69 s. The MRA to a REQ of this end counts in full. Without such a bound a single REQ
     /// could take a slot for days.
     pub max_response: u8,
-    /// How long an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's REQ
-    /// may ask for minutes, but an RTU can be sent at once.
+    /// The time that an accepted request may wait for its RTU, at most, unless its peer asks for more time (MRA). The peer's
+    /// REQ may ask for minutes, but an RTU can be sent at once.
     pub rtu_limit: Duration,
     /// A half-open connection that is older than this may be evicted when there is no slot for a new one.
     pub half_open_age: Duration,

@@ -10,8 +10,8 @@ use super::units::exponent;
 use crate::mad::Ece;
 
 impl Engine<'_> {
-    /// How long a connection's numbers are not used again after its end (IBTA volume 1, chapter 12.9): for as long as a packet of it
-    /// may be on its way.
+    /// The time that a connection's numbers are not used again after its end (IBTA volume 1, chapter 12.9): for as long as a
+    /// packet of it may be on its way.
     pub fn timewait_len(&self, id: ConnectionId) -> Result<Duration, CmError> {
         let slot = &self.slots[self.get(id)?];
         Ok(Duration::from_nanos(exponent(slot.ack_timeout)))

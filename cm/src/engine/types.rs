@@ -297,7 +297,7 @@ pub struct Transmit {
     pub attribute: Attribute,
     /// The connection it belongs to, if there is one.
     pub connection: Option<ConnectionId>,
-    /// Whether it was sent before.
+    /// `true` if it was sent before.
     pub repeated: bool,
 }
 

@@ -108,7 +108,7 @@ impl Wheel {
         self.now << TICK_SHIFT
     }
 
-    /// Whether this time was handled already and nothing has fallen due since.
+    /// Returns `true` if this time was handled already and nothing has fallen due since.
     pub(super) fn is_ahead_of(&self, now: u64) -> bool {
         self.due == NIL && now >> TICK_SHIFT <= self.now
     }

@@ -145,7 +145,7 @@ impl Host<'_> {
         ready.map(|slot| (slot.ip, slot.prefix, slot.vlan))
     }
 
-    /// Whether each address that was added is known to be this host's or another's.
+    /// Returns `true` if each address that was added is known to be this host's or another's.
     pub fn is_settled(&self) -> bool {
         let probing = |slot: &AddressSlot| slot.state == State::Tentative;
         !self.addresses.iter().any(probing)
@@ -161,7 +161,7 @@ impl Host<'_> {
         self.addresses.iter().position(is)
     }
 
-    /// Whether an address is ours.
+    /// Returns `true` if an address is ours.
     pub(super) fn is_own(&self, address: IpAddr, vlan: Option<u16>) -> bool {
         let index = self.address(address, vlan);
         index.is_some_and(|index| self.addresses[index].is_ready())
@@ -186,7 +186,7 @@ impl Host<'_> {
         }
     }
 
-    /// Whether an address is being probed for.
+    /// Returns `true` if an address is being probed for.
     pub(super) fn is_tentative(&self, address: IpAddr, vlan: Option<u16>) -> bool {
         let index = self.address(address, vlan);
         index.is_some_and(|index| self.addresses[index].state == State::Tentative)

@@ -87,12 +87,12 @@ pub struct Config {
     pub solicitations: u8,
     /// Time between two questions (RetransTimer).
     pub retransmit: Duration,
-    /// How long a neighbour's address is used without asking again (BaseReachableTime); half as long to half as long
+    /// The time that a neighbour's address is used without asking again (BaseReachableTime); half as long to half as long
     /// again.
     pub reachable: Duration,
-    /// How long a stale neighbour is used before it is asked (DELAY_FIRST_PROBE_TIME).
+    /// The time that a stale neighbour is used before it is asked (DELAY_FIRST_PROBE_TIME).
     pub delay: Duration,
-    /// How long a host is not asked again after it has not answered.
+    /// The time that a host is not asked again after it has not answered.
     pub failed: Duration,
 }
 
@@ -483,7 +483,7 @@ pub const fn link_local(mac: Mac) -> Ipv6Addr {
     ]))
 }
 
-/// Whether both start with the same `length` bits.
+/// Returns `true` if both start with the same `length` bits.
 #[inline(never)]
 fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
     match (a, b) {
@@ -499,8 +499,8 @@ fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
     }
 }
 
-/// Whether one machine can have this address: none of 0/8, 127/8, 224/4 and above, `::`, `::1`, ff00::/8 (and no IPv4 address
-/// in an IPv6 header). Sources of these kinds are forged, and nothing is sent back to them.
+/// Returns `true` if one machine can have this address: none of 0/8, 127/8, 224/4 and above, `::`, `::1`, ff00::/8 (and no
+/// IPv4 address in an IPv6 header). Sources of these kinds are forged, and nothing is sent back to them.
 pub(crate) fn is_unicast(address: IpAddr) -> bool {
     let odd = match address {
         IpAddr::V4(address) => matches!(address.octets()[0], 0 | 224..),

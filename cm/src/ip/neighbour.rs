@@ -10,7 +10,7 @@ use super::{Event, Host, Mac, is_unicast};
 const NIL: u32 = u32::MAX;
 /// What packets of ours may cross before they are dropped.
 const HOP_LIMIT: u8 = 64;
-/// How long an unknown host keeps its slot, if others need it: a host that is there answers within a millisecond.
+/// The time that an unknown host keeps its slot, if others need it: a host that is there answers within a millisecond.
 const TURN: Duration = Duration::from_millis(50);
 
 /// How a datagram to an address leaves the port.
@@ -210,7 +210,7 @@ impl Host<'_> {
         }
     }
 
-    /// Whether there is a route to `destination` from the own address `source`. No question is sent.
+    /// Returns `true` if there is a route to `destination` from the own address `source`. No question is sent.
     pub fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.next_hop(Some(source), destination)
             .is_some_and(|next_hop| {

@@ -124,8 +124,8 @@ impl Host<'_> {
         }
     }
 
-    /// Whether an IPv4 address means all hosts of a link that we are on (RFC 1122 section 3.2.1.3): its host part is
-    /// all ones, or all zeros as it was once.
+    /// Returns `true` if an IPv4 address means all hosts of a link that we are on (RFC 1122 section 3.2.1.3): its host part
+    /// is all ones, or all zeros as it was once.
     pub(crate) fn is_broadcast_of_link(&self, address: IpAddr) -> bool {
         let IpAddr::V4(ip) = address else {
             return false;

@@ -205,7 +205,7 @@ impl<'d, P: Platform> Interface<'d, P> {
         Ok(Some((sender, ends[1][0] == 0xff, length)))
     }
 
-    /// Whether there is a send buffer.
+    /// Returns `true` if there is a send buffer.
     pub(crate) fn can_send(&mut self) -> Result<bool, RdmaError> {
         while let Some(completion) = self.send_cq.poll()? {
             self.failed |= completion.status() != WcStatus::Success;

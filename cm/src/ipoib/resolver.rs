@@ -23,7 +23,7 @@ use crate::rdma::types::error::RdmaError;
 const BURST: usize = 64;
 /// Groups that the interface is in, that of all interfaces among them.
 const GROUPS: usize = 32;
-/// How long an answer about a group may take, and how long to wait after a refusal, or for the port.
+/// The time that an answer about a group may take, and how long to wait after a refusal, or for the port.
 const JOIN: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -141,7 +141,7 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         self.pkey
     }
 
-    /// Whether packets go and come: the port is in the group of all interfaces.
+    /// Returns `true` if packets go and come: the port is in the group of all interfaces.
     pub const fn is_up(&self) -> bool {
         self.interface.is_up()
     }
@@ -181,8 +181,8 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         self.stack.as_ref().map_or(0, |stack| stack.unsent)
     }
 
-    /// Whether there is a port to work with. A port that no manager has configured has no LID, and cannot send; one that is
-    /// not in the partition may be let in later.
+    /// Returns `true` if there is a port to work with. A port that no manager has configured has no LID, and cannot send; one
+    /// that is not in the partition may be let in later.
     fn port_is_active(&mut self, now: Duration) -> Result<bool, RdmaError> {
         let Some(from) = self.look else {
             return Ok(true);

@@ -74,7 +74,7 @@ pub(super) fn arp_from_ethernet(
     Some(())
 }
 
-/// Whether an IPv6 packet is a message of neighbour discovery, which has hardware addresses in its options.
+/// Returns `true` if an IPv6 packet is a message of neighbour discovery, which has hardware addresses in its options.
 pub(super) fn neighbour_message(packet: &[u8]) -> bool {
     let kind = packet.get(IPV6_LEN);
     packet.get(6) == Some(&ICMPV6) && kind.is_some_and(|kind| SOLICITATIONS.contains(kind))

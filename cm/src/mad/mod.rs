@@ -364,7 +364,7 @@ impl<'a> Mad<'a> {
         fields::get::<160, 32>(self.bytes) as u32
     }
 
-    /// Whether it is a question (ClassPortInfo) rather than an answer.
+    /// Returns `true` if it is a question (ClassPortInfo) rather than an answer.
     #[inline]
     pub const fn is_get(&self) -> bool {
         self.bytes[3] == METHOD_GET

@@ -68,7 +68,7 @@ impl<Q: Ask> QuestionSlot<Q> {
         }
     }
 
-    /// Whether a MAD of the transaction is the answer, or says where there is one.
+    /// Returns `true` if a MAD of the transaction is the answer, or says where there is one.
     fn is_answered_by(&self, mad: &SaMad<'_>) -> bool {
         let info = (mad.attribute(), mad.header().method)
             == (SaAttribute::ClassPortInfo, SaMethod::GetResp);
@@ -221,7 +221,7 @@ impl<'s, Q: Ask> Client<'s, Q> {
         self.written.take()
     }
 
-    /// Whether a question is under way to the port with this LID, to which it was redirected.
+    /// Returns `true` if a question is under way to the port with this LID, to which it was redirected.
     pub fn asks(&self, lid: u16) -> bool {
         let there = |slot: &QuestionSlot<Q>| slot.redirection.is_some_and(|to| to.lid == lid);
         self.slots.iter().any(|slot| slot.is_asked() && there(slot))
@@ -363,7 +363,7 @@ fn sensible(field: &'static str, good: bool, value: impl Into<u64>) -> Result<()
     }
 }
 
-/// Whether a MAD can be sent there: by its LID, from QP1, which is in the default partition.
+/// Checks whether a MAD can be sent there: by its LID, from QP1, which is in the default partition.
 pub(super) fn check_redirection(to: &SaRedirection) -> Result<(), SaError> {
     sensible("redirect_lid", PORT_LIDS.contains(&to.lid), to.lid)?;
     sensible("redirect_qpn", QPNS.contains(&to.qpn), to.qpn)?;
@@ -393,7 +393,7 @@ fn check_path(path: &PathRecord, wanted: &PathRecord, components: u64) -> Result
     check_path_fields(path)
 }
 
-/// Whether the path is valid.
+/// Checks whether the path is valid.
 pub(crate) fn check_path_fields(path: &PathRecord) -> Result<(), SaError> {
     sensible("dlid", PORT_LIDS.contains(&path.dlid), path.dlid)?;
     sensible("slid", PORT_LIDS.contains(&path.slid), path.slid)?;

@@ -8,7 +8,7 @@ use crate::mad::sa::{
 };
 use crate::mad::{MAD_LEN, MadError};
 
-/// How long a record is asked for before it has failed.
+/// The time that a record is asked for before it has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What names a record.
 const NAME: u64 = ServiceRecord::SERVICE_ID | ServiceRecord::SERVICE_GID | ServiceRecord::PKEY;

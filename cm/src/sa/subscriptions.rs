@@ -8,7 +8,7 @@ use crate::mad::sa::{
 };
 use crate::mad::{MAD_LEN, MadError};
 
-/// How long a subscription is asked for before it has failed.
+/// The time that a subscription is asked for before it has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Exponent of the time that subnet administration is to wait for the answer to a report: 2.1 s.
 const RESPONSE_TIME: u8 = 19;

@@ -14,7 +14,7 @@ use crate::mad::sa::{
 };
 use crate::mad::{MAD_LEN, MadError};
 
-/// How many segments may be under way at once: QP1 has to have receive buffers for them beside all else.
+/// The number of segments that may be under way at once: QP1 has to have receive buffers for them beside all else.
 const WINDOW: u32 = 8;
 /// What the protocol counts of a segment, and of the header in each.
 const HEADER: usize = 20;
@@ -138,7 +138,7 @@ impl<'t, R: TableRecord> Table<'t, R> {
         self.rows().count()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.rows().next().is_none()
     }

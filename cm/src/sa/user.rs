@@ -27,7 +27,7 @@ pub trait SaUser {
         None
     }
 
-    /// Whether an answer is to come from the port with this LID, to which a question was redirected.
+    /// Returns `true` if an answer is to come from the port with this LID, to which a question was redirected.
     fn asks(&self, lid: u16) -> bool {
         let _ = lid;
         false

@@ -140,7 +140,7 @@ pub struct World {
     pub received: Vec<(usize, [u8; MAD_LEN])>,
     pub judge: Judge,
     pub delay: Duration,
-    /// How long the passive application takes to accept; `None` never accepts by itself.
+    /// The time that the passive application takes to accept; `None` never accepts by itself.
     pub accept_after: Option<Duration>,
     pub accepts: BTreeMap<(Duration, u32), (usize, ConnectionId)>,
     pub confirm: bool,

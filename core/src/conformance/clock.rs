@@ -10,9 +10,9 @@ const COARSEST: Duration = Duration::from_millis(1);
 /// Steps between turns of waiting that are looked at. On a busy machine each may be long, because the processor was
 /// somewhere else: a clock that runs by itself is measured between the reads below as well.
 const STEPS: usize = 16;
-/// How often `relax` may be called without the clock moving.
+/// The most calls of `relax` without the clock moving.
 const MOST_TURNS: u32 = 2_000_000;
-/// How often the clock is read without waiting.
+/// The number of reads of the clock without waiting.
 const READS: usize = 10_000;
 
 /// The smallest step that was seen.

@@ -12,9 +12,9 @@ use crate::verbs::mr::Buffer;
 use crate::verbs::qp::{Remote, SendOp};
 use bareverbs_firmware_cmds::hca::QueryIssiIn;
 
-/// How long a wait is in which nothing happens.
+/// The time that a wait is in which nothing happens.
 const NAP: Duration = Duration::from_millis(20);
-/// How much later than its deadline a wait may end, and how late a wait that need not wait: a busy machine is late.
+/// The most that a wait may end after its deadline, and that a wait which need not wait may take: a busy machine is
 const LATEST: Duration = Duration::from_secs(5);
 /// Completions that are slept for.
 const ROUNDS: usize = 8;

@@ -18,7 +18,7 @@ use crate::verbs::qp::{
 };
 use bareverbs_firmware_cmds::numbers::Qpn;
 
-/// What the other end may do with memory here.
+/// The access of the other end to memory here.
 pub(super) const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ);
@@ -87,7 +87,7 @@ impl<'d, P: Platform> Pair<'d, P> {
         Ok(self.asks.send_queue().post(&wr)?)
     }
 
-    /// Whether the request is done, which has to be well.
+    /// Returns `true` if the request is done, which has to be well.
     pub(super) fn is_done(&mut self, path: Path) -> Result<bool, ConformanceError> {
         let Some(completion) = self.cq.poll()? else {
             return Ok(false);

@@ -8,7 +8,7 @@ use super::pattern::Region;
 use super::violation::{ConformanceError, Violation};
 use crate::platform::{DmaError, Mapping, Platform};
 
-/// How often a region is mapped and unmapped.
+/// The number of times that a region is mapped and unmapped.
 const ROUNDS: usize = 512;
 /// The largest page that a memory key's translation table can be made of (`mkc.log_page_size`, 5 bits).
 const LARGEST_SHIFT: u8 = 31;

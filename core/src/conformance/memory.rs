@@ -29,7 +29,7 @@ const LAYOUTS: [(usize, usize); 16] = [
     (131_072, 65_536),
     (262_144, 4096),
 ];
-/// How many of each are alive at the same time.
+/// The number of copies of each that are alive at the same time.
 const COPIES: usize = 3;
 const PIECES: usize = LAYOUTS.len() * COPIES;
 /// No machine has such memory; the last is as much as a layout can ask for.
@@ -40,7 +40,7 @@ const ABSURD: [(usize, usize); 4] = [
     (isize::MAX as usize - 65_535, 65_536),
 ];
 
-/// How many pieces were alive at the same time.
+/// The number of pieces that were alive at the same time.
 pub(super) fn check<P: Platform>(platform: &P, turnover: u64) -> Result<usize, ConformanceError> {
     let mut pieces = [const { None }; PIECES];
     let judged = twice(platform, &mut pieces);
@@ -128,7 +128,7 @@ fn bytes(dma: &Dma) -> Bytes {
     unsafe { Bytes::new(dma.ptr, dma.layout.size()) }
 }
 
-/// What can be said of a piece alone.
+/// Checks a piece alone.
 fn judge(dma: &Dma, size: usize, align: usize, again: bool) -> Result<(), Violation> {
     if (dma.layout.size(), dma.layout.align()) != (size, align) {
         return Err(Violation::OtherLayout {

@@ -65,7 +65,7 @@ pub use violation::{ConformanceError, Path, Requirement, Violation};
 
 pub use limits::MEMORY_LEN;
 
-/// How thorough the test is.
+/// The thoroughness of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -92,13 +92,13 @@ impl Default for Options {
     }
 }
 
-/// What a platform was found to be that keeps to the trait.
+/// The report on a platform that keeps to the trait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// Length of BAR 0.
     pub bar_len: usize,
-    /// Whether the device gave back what was written to its registers. If not, their byte order and what lies beside them
+    /// `true` if the device gave back what was written to its registers. If not, their byte order and what lies beside them
     /// were seen by their effect alone.
     pub registers_read_back: bool,
     /// The smallest step of the clock that was seen.
@@ -111,7 +111,7 @@ pub struct Report {
     pub moved: u64,
     /// MSI-X vectors; 0 if the platform polls, and no interrupts were tried.
     pub vectors: u16,
-    /// Whether a wait without an interrupt lasted until its deadline. A platform that always returns at once keeps to the
+    /// `true` if a wait without an interrupt lasted until its deadline. A platform that always returns at once keeps to the
     /// trait too, but never sleeps.
     pub sleeps: bool,
 }

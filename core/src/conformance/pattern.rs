@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use super::limits::MEMORY_LEN;
 use crate::memory::dma::shared;
 
-/// What memory is filled with where nothing may be written.
+/// The byte that fills memory where nothing may be written.
 pub(super) const UNTOUCHED: u8 = 0xee;
 
 /// The byte at a place of pattern `seed`.

@@ -16,13 +16,13 @@ use crate::platform::{Dma, DmaError, Platform};
 
 /// The init segment's pages, and one page of doorbells at least.
 const LEAST: usize = SIZE.next_multiple_of(4096) + 4096;
-/// How often a register is read that does not change.
+/// The number of reads of a register that does not change.
 const READS: usize = 100;
 /// Another queue's address, which no register may ever hold: above it the interface's state, "full", is 0.
 const FOREIGN_HIGH: u32 = 0x00c0_ffee;
 const FOREIGN_LOW: u32 = 0x5a5a_5000;
 
-/// What can be seen by reading. The BAR's length.
+/// Checks all that can be seen by reading. Returns the BAR's length.
 pub(super) fn read<P: Platform>(platform: &P) -> Result<usize, ConformanceError> {
     let len = platform.bar_len();
     if len < LEAST {

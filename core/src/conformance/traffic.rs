@@ -1,4 +1,4 @@
-//! What the device sees: it reads what was written here, writes what is read here, and nothing beside it.
+//! The device's view of memory: it reads what was written here, writes what is read here, and nothing beside it.
 
 // UNSAFETY: registers raw memory.
 #![expect(unsafe_code)]
@@ -169,7 +169,7 @@ fn deregister<P: Platform>(mr: Mr<'_, P>) -> Result<(), ConformanceError> {
     mr.dereg().map_err(|(_, error)| error.into())
 }
 
-/// What is at a place after a message of a pattern came to `offset`.
+/// The byte at a place after a message of a pattern came to `offset`.
 fn expected(at: usize, offset: usize, len: usize, byte: impl Fn(usize) -> u8) -> u8 {
     match at.checked_sub(offset) {
         Some(inside) if inside < len => byte(inside),

@@ -1,4 +1,4 @@
-//! What a platform does wrong.
+//! The violations of a platform.
 
 use core::fmt;
 use core::time::Duration;
@@ -58,7 +58,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Which way a message went that shows a violation.
+/// The direction of a message that shows a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Path {
@@ -241,7 +241,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Whose requirement it is.
+    /// The owner of the requirement.
     #[must_use]
     pub const fn requirement(&self) -> Requirement {
         match self {
@@ -499,7 +499,7 @@ pub enum ConformanceError {
     Close(CloseError),
     /// Memory is left that the device may still use.
     Quarantined {
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
     /// The device has no force loopback, without which it cannot be asked what it sees.

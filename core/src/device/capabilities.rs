@@ -1,4 +1,4 @@
-//! What the device can do, after negotiation.
+//! The device's capabilities, after negotiation.
 
 use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
 pub use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
@@ -151,7 +151,7 @@ impl Capabilities {
         [version(RoceVersion::V1), version(RoceVersion::V2)]
     }
 
-    /// Whether an RC queue pair can be looped back by force
+    /// Returns `true` if an RC queue pair can be looped back by force
     /// ([`AhAttr::force_loopback`](crate::AhAttr::force_loopback)).
     ///
     /// An Ethernet port says so for the state that RoCE is in, and bring-up enables RoCE wherever it is. For InfiniBand
@@ -165,20 +165,20 @@ impl Capabilities {
         }
     }
 
-    /// Whether connections can have an alternate path ([`QpAttr::alt_ah_attr`](crate::QpAttr::alt_ah_attr)).
+    /// Returns `true` if connections can have an alternate path ([`QpAttr::alt_ah_attr`](crate::QpAttr::alt_ah_attr)).
     #[must_use]
     pub const fn has_alternate_paths(&self) -> bool {
         matches!(self.link_layer(), LinkLayer::InfiniBand) && self.hca.apm()
     }
 
-    /// Whether there are extended reliable connections. With ISSI 0 the device has them too, but not completions that
-    /// could be assigned.
+    /// Returns `true` if there are extended reliable connections. With ISSI 0 the device has them too, but not completions
+    /// that could be assigned.
     #[must_use]
     pub const fn has_xrc(&self) -> bool {
         cfg!(feature = "xrc") && self.hca.xrc() && self.issi != 0
     }
 
-    /// Whether there are null memory regions.
+    /// Returns `true` if there are null memory regions.
     #[must_use]
     pub const fn has_null_mr(&self) -> bool {
         self.hca.dump_fill_mkey()
@@ -194,20 +194,20 @@ impl Capabilities {
         }
     }
 
-    /// How many indirect keys may lie between a work request and the memory: a key whose list names keys of memory is one.
-    /// What goes through more fails as an error of protection.
+    /// The number of indirect keys that may lie between a work request and the memory: a key whose list names keys of memory
+    /// is one. What goes through more fails as an error of protection.
     #[must_use]
     pub const fn max_indirection(&self) -> u8 {
         self.hca.max_indirection()
     }
 
-    /// Whether there are memory windows, of both types.
+    /// Returns `true` if there are memory windows, of both types.
     #[must_use]
     pub fn has_memory_windows(&self) -> bool {
         self.hca.imaicl()
     }
 
-    /// Whether there are dynamic connections.
+    /// Returns `true` if there are dynamic connections.
     #[must_use]
     pub fn has_dc(&self) -> bool {
         self.hca.dct()
@@ -223,13 +223,13 @@ impl Capabilities {
         (self.hca.dct() && most.log_concurrent != 0).then_some(most)
     }
 
-    /// Whether atomics work, with their results in the host's byte order.
+    /// Returns `true` if atomics work, with their results in the host's byte order.
     #[must_use]
     pub fn has_atomics(&self) -> bool {
         self.has_atomics_of(AtomicCaps::atomic_size_qp)
     }
 
-    /// Whether they do on dynamic connections.
+    /// Returns `true` if they do on dynamic connections.
     #[must_use]
     pub fn has_dc_atomics(&self) -> bool {
         self.has_atomics_of(AtomicCaps::atomic_size_dc)
@@ -244,7 +244,7 @@ impl Capabilities {
     }
 }
 
-/// What a card says about itself (QUERY_ADAPTER).
+/// The identity of a card (QUERY_ADAPTER).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Adapter {
     /// IEEE company number of the vendor; 0x2c9 is Mellanox.

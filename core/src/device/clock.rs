@@ -32,8 +32,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// What converts the time stamps of completions to nanoseconds, with its mark at this moment: the nanoseconds of now
-    /// are `ns`, by any clock of the caller's. `None` if the device does not say how fast its clock is.
+    /// Returns a clock that converts the time stamps of completions to nanoseconds, with its mark at this moment: now it shows
+    /// `ns`, by any clock of the caller's. `None` if the device does not say how fast its clock is.
     ///
     /// # Errors
     /// As [`clock`](Self::clock).
@@ -45,8 +45,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(Some(clock))
     }
 
-    /// Whether completions of queue pairs have stamps of the real-time clock ([`real_time`]): those of cards that offer no
-    /// others (`qp_ts_format`). Else they are the free-running clock's, which [`Clock`] converts.
+    /// Returns `true` if completions of queue pairs have stamps of the real-time clock ([`real_time`]): those of cards that
+    /// offer no others (`qp_ts_format`). Else they are the free-running clock's, which [`Clock`] converts.
     #[must_use]
     pub fn has_real_time_stamps(&self) -> bool {
         const REAL_TIME_ONLY: u8 = 1;

@@ -76,7 +76,7 @@ impl<P: Platform> Device<'_, P> {
         Ok(self.execute_no_output(&modify)?)
     }
 
-    /// Whether a point is in force for a priority, from 0 to 7 (QUERY_CONG_STATUS).
+    /// Returns `true` if a point is in force for a priority, from 0 to 7 (QUERY_CONG_STATUS).
     pub fn query_congestion_enabled(
         &self,
         point: CongestionPoint,
@@ -106,7 +106,7 @@ impl<P: Platform> Device<'_, P> {
         Ok(self.execute_no_output(&modify)?)
     }
 
-    /// What congestion control did (QUERY_CONG_STATISTICS): notifications that arrived and were sent, marked packets, flows
+    /// The counts of congestion control (QUERY_CONG_STATISTICS): notifications that arrived and were sent, marked packets, flows
     /// that are slowed down. They are read, never cleared.
     pub fn query_congestion_statistics(&self) -> Result<Counters, RegisterError> {
         self.may_query_congestion()?;

@@ -1,4 +1,4 @@
-//! What the device counts: of its port, of this function's part of it, and of its queue pairs.
+//! The device's counters: of its port, of this function's part of it, and of its queue pairs.
 //!
 //! Counters have the names of the vendor's structures, and are read by name or all in turn, so that a tool shows all
 //! without naming each. They are read, never cleared: others may watch them too.
@@ -37,7 +37,7 @@ pub struct Counter {
     pub name: &'static str,
     /// `packets` or `octets`, where both are counted under this name.
     pub unit: Option<&'static str>,
-    /// How many. Of 64 bits, in the queue counters 32, after which they start again with 0.
+    /// The count. Of 64 bits, in the queue counters 32, after which they start again with 0.
     pub value: u64,
 }
 
@@ -64,7 +64,7 @@ impl Counters {
             .map(|counter| counter.value)
     }
 
-    /// What a field holds: the low half of a counter goes with its high half.
+    /// The counters in a field: the low half of a counter goes with its high half.
     fn counters_of(&self, field: &'static Field) -> [Option<Counter>; 2] {
         let one = |name, value| {
             let counter = Counter {

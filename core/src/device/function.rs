@@ -28,7 +28,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;
 
-/// What a function is to its card.
+/// The kind of a function on its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionKind {
     /// The card itself, or one of its ports.
@@ -59,7 +59,7 @@ impl FunctionKind {
 }
 
 impl<P: Platform> Device<'_, P> {
-    /// Whether this is a physical or a virtual function, as far as the platform can detect.
+    /// The kind of function: a physical or a virtual one, as far as the platform can detect.
     pub fn function_kind(&self) -> FunctionKind {
         match self.platform.device_id() {
             Some(id) => FunctionKind::of(id),
@@ -67,7 +67,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Whether the function is one of the card's own processors (ECPF), on which this driver then runs.
+    /// Returns `true` if the function is one of the card's own processors (ECPF), on which this driver then runs.
     #[must_use]
     pub fn is_embedded_cpu_function(&self) -> bool {
         self.embedded_cpu
@@ -108,7 +108,7 @@ impl<P: Platform> Device<'_, P> {
         Ok(())
     }
 
-    /// Whether the port's frames are distributed to several physical functions by a table that they keep
+    /// Returns `true` if the port's frames are distributed to several physical functions by a table that they keep
     /// (`mlx5_mpfs_init` of Linux).
     fn has_l2_table(&self) -> bool {
         let caps = &self.capabilities().hca;

@@ -33,7 +33,7 @@ pub(crate) enum InFlight {
     Answered(Result<[u8; NUMBER_LEN], CommandError>),
 }
 
-/// What those commands answer, at most: status and syndrome, the object's number, and what is reserved.
+/// The longest answer of those commands: status and syndrome, the object's number, and reserved bytes.
 const LONGEST_ANSWER: usize = 16;
 /// Where the number is, and how long it is.
 const NUMBER: usize = 8;
@@ -45,7 +45,7 @@ const _: () = assert!(
 );
 
 impl InFlight {
-    /// Whether the firmware has it, or had it.
+    /// Returns `true` if the firmware has it, or had it.
     pub(crate) const fn is_posted(&self) -> bool {
         matches!(self, Self::Posted(..) | Self::Answered(_))
     }

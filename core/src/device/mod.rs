@@ -103,7 +103,7 @@ const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 pub struct Device<'s, P: Platform> {
     pub(crate) platform: P,
     pub(crate) config: Config,
-    /// What is behind the locks that all of the control path takes.
+    /// The part behind the locks that all of the control path takes.
     pub(crate) slot: &'s DeviceSlot,
     pub(crate) page_chunks: &'s [PageChunk],
     pub(crate) recorder: Option<&'s FlightRecorder>,
@@ -117,7 +117,7 @@ pub struct Device<'s, P: Platform> {
     pub(crate) completion_eqs: heapless::Vec<Eqn, { crate::firmware::control::MAX_EQS }>,
     /// The device's default protection domain, and how many hold it.
     pub(crate) default_pd: Mutex<DefaultPd>,
-    /// What XRC QPs name.
+    /// The objects that XRC QPs name.
     pub(crate) xrc_base: Mutex<XrcBase>,
     pub(crate) default_xrcd: Mutex<DefaultXrcd>,
     /// Held while an entry of the GID table is written, so that table and shadow change in the same order.
@@ -126,26 +126,26 @@ pub struct Device<'s, P: Platform> {
     pub(crate) chosen_mac: Mutex<Option<Mac>>,
     /// Where the port's L2 table has that address (0 or 1), if there is such a table. Changes with it.
     pub(crate) l2_index: AtomicBool,
-    /// Who has what is received.
+    /// The owners of received frames.
     pub(crate) steering: SteeringUse,
-    /// Whether there is a GSI queue pair: the port has one QP1.
+    /// `true` if there is a GSI queue pair: the port has one QP1.
     pub(crate) gsi_taken: AtomicBool,
     /// The pages of the device's memory that are allocated.
     pub(crate) dm_pages: DmPages,
     /// The set of counters that queue pairs count in which go to INIT; 0 for none.
     pub(crate) counter_set: AtomicU8,
-    /// Whether the function is one of the embedded processor's, which firmware commands and events say of each function.
+    /// `true` if the function is one of the embedded processor's, which firmware commands and events say of each function.
     pub(crate) embedded_cpu: bool,
     /// Key of the segment that ends the scatter list of a receive WQE.
     pub(crate) list_terminator: u32,
-    /// What bring-up has reached, for teardown.
+    /// The stage that bring-up has reached, for teardown.
     pub(crate) stage: BringUpStage,
 }
 
 /// Key of the segment that ends the scatter list of a receive WQE, unless the device names another one.
 const LIST_TERMINATOR: u32 = 0x100;
 
-/// What bring-up has done that teardown must undo.
+/// The steps of bring-up that teardown must undo.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BringUpStage {
     /// ENABLE_HCA was, or may have been, carried out.
@@ -168,7 +168,7 @@ pub(crate) struct PollBackoff {
 pub(crate) struct DefaultPd {
     /// Its number, while it has users.
     pub(crate) pdn: Option<Pdn>,
-    /// How many hold it.
+    /// The number of its users.
     pub(crate) users: u32,
 }
 
@@ -233,12 +233,12 @@ impl<'s, P: Platform> Device<'s, P> {
         &self.platform
     }
 
-    /// How it was opened.
+    /// The configuration with which it was opened.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it can do.
+    /// The device's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -268,7 +268,7 @@ impl<'s, P: Platform> Device<'s, P> {
         self.completion_eqs.get(index).copied().unwrap_or(Eqn(0))
     }
 
-    /// How many completion vectors there are: CQs spread over them.
+    /// The number of completion vectors: CQs spread over them.
     pub fn completion_vectors(&self) -> u16 {
         self.completion_eqs.len().max(1) as u16
     }
@@ -519,7 +519,7 @@ impl<'s, P: Platform> Device<'s, P> {
         }))
     }
 
-    /// How many firmware commands were answered so far.
+    /// The number of firmware commands that were answered so far.
     #[inline(never)]
     pub fn commands_executed(&self) -> u64 {
         self.with(|control| control.queue.executed()).unwrap_or(0)

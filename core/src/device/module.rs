@@ -14,7 +14,7 @@ use crate::platform::Platform;
 
 /// Bytes of a page, with the lower half that all pages share.
 const PAGE: usize = 256;
-/// What one MCIA reads at most, without and with `mcia_32dwords` of MCAM. This reads as much as every device can.
+/// The most bytes that one MCIA reads, without and with `mcia_32dwords` of MCAM. This reads as much as every device can.
 const STEP: usize = 48;
 
 /// Text of a device or a module, of which nothing is known.
@@ -46,7 +46,7 @@ impl<const N: usize> Text<N> {
         text.trim_ascii_end()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept().is_empty()
@@ -54,7 +54,7 @@ impl<const N: usize> Text<N> {
 }
 
 impl<const N: usize> fmt::Display for Text<N> {
-    /// What is not a character of ASCII that can be printed is a question mark.
+    /// Writes a question mark for all but printable characters of ASCII.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in self.kept() {
             let printable = matches!(byte, b' '..=b'~');
@@ -71,7 +71,7 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// How a module's memory is laid out, by its first byte (SFF-8024, table 4-1).
+/// The layout of a module's memory, by its first byte (SFF-8024, table 4-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
@@ -111,18 +111,18 @@ impl fmt::Display for ModuleKind {
     }
 }
 
-/// What a module says of itself.
+/// The data of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module {
     /// Its kind.
     pub kind: ModuleKind,
-    /// Who made it.
+    /// The vendor.
     pub vendor: Text<16>,
-    /// Which product it is.
+    /// The part number.
     pub part: Text<16>,
     /// Its serial number.
     pub serial: Text<16>,
-    /// How warm it is, if it says that it measures that.
+    /// The temperature, if the module says that it measures it.
     pub temperature: Option<Celsius>,
 }
 
@@ -144,7 +144,7 @@ const fn celsius([high, low]: [u8; 2]) -> Celsius {
     Celsius(i16::from_be_bytes([high, low]) >> 5)
 }
 
-/// Which of a module's memories.
+/// The choice among a module's memories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModuleAddress {
     /// 0x50, where every module says what it is.

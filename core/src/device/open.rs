@@ -691,7 +691,7 @@ fn start_queue<P: Platform>(
     Ok(())
 }
 
-/// Whether a command was carried out, or may have been.
+/// Returns `true` if a command was carried out, or may have been.
 fn happened<T>(result: &Result<T, CommandError>) -> bool {
     result
         .as_ref()

@@ -183,7 +183,7 @@ impl<P: Platform> Device<'_, P> {
         })
     }
 
-    /// What both link layers share, and zeros.
+    /// The attributes that both link layers share, and zeros.
     fn common_attributes(&self) -> PortAttr {
         let caps = self.capabilities();
         PortAttr {

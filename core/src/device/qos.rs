@@ -18,7 +18,7 @@ pub const PRIORITIES: usize = 8;
 /// Values of the DSCP.
 pub const DSCPS: usize = 64;
 
-/// Which pauses are sent and obeyed (IEEE 802.3 Annex 31B; of priorities, IEEE 802.1Qbb).
+/// The pauses that are sent and obeyed (IEEE 802.3 Annex 31B; of priorities, IEEE 802.1Qbb).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowControl {
     /// The port asks its peer to pause.
@@ -31,7 +31,7 @@ pub struct FlowControl {
     pub obey_pfc: u8,
 }
 
-/// What says a received packet's priority.
+/// The source of a received packet's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trust {
@@ -39,11 +39,11 @@ pub enum Trust {
     Pcp,
     /// The IP header (DSCP).
     Dscp,
-    /// What no document that was found names.
+    /// A number that no document names.
     Unknown(u8),
 }
 
-/// How a traffic class sends.
+/// The transmission selection of a traffic class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrafficClass {
     /// Its group; groups of higher numbers go first.

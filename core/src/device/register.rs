@@ -1,4 +1,4 @@
-//! Which registers a function has, by its capabilities.
+//! The registers that a function has, by its capabilities.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub enum RegisterError {
     },
     /// The argument is not one.
     Argument {
-        /// Which.
+        /// The argument and its fault.
         what: &'static str,
     },
     /// The module did not answer: `status` of MCIA (1 no memory, 2 not supported, 3 not connected, 9 bus error).

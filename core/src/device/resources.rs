@@ -1,4 +1,4 @@
-//! What of a device's is alive: its QPs and CQs, each with what the firmware says of it at this moment.
+//! The live objects of a device: its QPs and CQs, each with the firmware's view of it at this moment.
 //!
 //! Firmware does not list what it has. The numbers are those in this driver's slots, so objects of other functions, of
 //! other programs, and those that the driver has without a slot (Ethernet queues, what XRC QPs name) are not among them.
@@ -64,9 +64,9 @@ pub struct QpResource {
     pub state: ResourceState,
     /// Its protection domain; `None` for raw packet QPs, whose queues have none.
     pub pdn: Option<Pdn>,
-    /// What it receives into, if that is an SRQ.
+    /// The SRQ that it receives into, if it has one.
     pub srqn: Option<Srqn>,
-    /// What packets carry and how they went; `None` for raw packet QPs and targets of dynamic connections.
+    /// The packets' headers and results; `None` for raw packet QPs and targets of dynamic connections.
     pub transport: Option<QpTransport>,
     /// Requests with a wrong access key, of a target of dynamic connections.
     pub key_violations: Option<u32>,
@@ -123,7 +123,7 @@ pub struct CqResource {
     pub cqn: Cqn,
     /// Its entries.
     pub entries: u32,
-    /// How many queues of this driver's use it: a QP's two count twice.
+    /// The number of this driver's queues that use it: a QP's two count twice.
     pub users: u32,
     /// Entries taken out, as far as the firmware was told: 24 bits, which go round.
     pub consumer: u32,
@@ -131,7 +131,7 @@ pub struct CqResource {
     pub producer: u32,
     /// Its event queue.
     pub eqn: u8,
-    /// Whether it was overrun, or failed otherwise (`cqc.status` is not 0).
+    /// `true` if it was overrun, or failed otherwise (`cqc.status` is not 0).
     pub failed: bool,
 }
 

@@ -1,11 +1,11 @@
-//! What a device's Ethernet queues and flow tables have between them.
+//! The state that a device's Ethernet queues and flow tables share.
 
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-/// Who has what the function receives: a device has one of these.
+/// The owners of the frames that the function receives: a device has one of these.
 pub(crate) struct SteeringUse {
-    /// Whether the root is taken, and whether there is a table in front of a queue's.
+    /// `true` if the root is taken, and whether there is a table in front of a queue's.
     pub(crate) root: AtomicBool,
     pub(crate) front: AtomicBool,
     /// The table of the queue that has the root, plus 1; 0 without.

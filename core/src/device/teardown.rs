@@ -20,7 +20,7 @@ use crate::firmware::recorder::RecordKind;
 use crate::platform::Platform;
 use crate::types::error::{CloseError, CloseFailure, CommandError, CommandFailure, DeviceError};
 
-/// What went wrong first, and whether going on in order makes sense.
+/// The first failure, and whether going on in order makes sense.
 #[derive(Debug, Default)]
 struct FirstFailure {
     first: Option<CloseFailure>,

@@ -39,7 +39,7 @@ impl fmt::Debug for Celsius {
     }
 }
 
-/// What a sensor measures.
+/// The reading of a sensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Temperature {
     /// Its number.
@@ -75,7 +75,7 @@ impl<P: Platform> Device<'_, P> {
         Ok(pmlp.lane0_module_mapping() as u8)
     }
 
-    /// What a sensor measures (MTMP).
+    /// Reads a sensor (MTMP).
     pub fn query_temperature(&self, sensor: u16) -> Result<Temperature, RegisterError> {
         if sensor >= 1 << 12 {
             return Err(RegisterError::Argument {

@@ -1,4 +1,4 @@
-//! What a device keeps for extended reliable connections: the objects that contexts have to name, and the default domain.
+//! The objects of a device for extended reliable connections: those that contexts have to name, and the default
 
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 
@@ -16,7 +16,7 @@ pub(crate) struct Objects {
     pub(crate) srqn: Option<u32>,
 }
 
-/// What a context names.
+/// The objects that a context names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct XrcNumbers {
     pub(crate) pdn: u32,

@@ -67,17 +67,17 @@ fn name(entries: CqEntries) -> &'static str {
     }
 }
 
-/// Whether the CQ keeps the hash of each frame.
+/// Returns `true` if the CQ keeps the hash of each frame.
 pub(super) fn has_hash(entries: CqEntries) -> bool {
     matches!(entries.compression(), None | Some(MiniFormat::Hash))
 }
 
-/// Whether it keeps the checksum over each frame.
+/// Returns `true` if it keeps the checksum over each frame.
 pub(super) fn has_checksum(entries: CqEntries) -> bool {
     entries.compression() != Some(MiniFormat::Hash)
 }
 
-/// Whether it keeps the time of each frame.
+/// Returns `true` if it keeps the time of each frame.
 pub(super) fn has_time(entries: CqEntries) -> bool {
     entries.compression().is_none()
 }

@@ -118,13 +118,13 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         self.more.rqt_size()
     }
 
-    /// Whether the card fills in checksums of what it sends, and looks at those of what it receives.
+    /// Returns `true` if the card fills in checksums of what it sends, and looks at those of what it receives.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.limits.checksums.contains(EthernetSendFlags::OUTER)
     }
 
-    /// Whether the card takes VLAN tags out of what it receives.
+    /// Returns `true` if the card takes VLAN tags out of what it receives.
     #[must_use]
     pub fn has_vlan_strip(&self) -> bool {
         self.limits.vlan_strip

@@ -39,7 +39,7 @@ pub struct FlowSlot {
     /// Its number, and what it looks at.
     group: u32,
     mask: FteMatchSetLyr24,
-    /// Whether there is a rule here.
+    /// `true` if there is a rule here.
     used: bool,
 }
 

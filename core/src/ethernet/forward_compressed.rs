@@ -91,7 +91,7 @@ impl<P: Platform> Forwarder<'_, P> {
         }
     }
 
-    /// Whether a completion is of the buffer that comes next.
+    /// Returns `true` if a completion is of the buffer that comes next.
     #[inline(always)]
     fn is_next(&self, entry: Cqe, tail: TailWord) -> bool {
         tail.last().opcode() == CqeOpcode::ResponderSend as u8
@@ -99,7 +99,7 @@ impl<P: Platform> Forwarder<'_, P> {
             && (u32::from(tail.wqe_counter()) ^ self.rx_tail) & self.mask == 0
     }
 
-    /// Whether a session is of buffers that the device has, from the next one on.
+    /// Returns `true` if a session is of buffers that the device has, from the next one on.
     #[inline(always)]
     fn awaits(&self, session: &Session) -> bool {
         let posted = self.rx_head.wrapping_sub(self.rx_tail);

@@ -42,7 +42,7 @@ pub(super) struct Limits {
     pub(super) log_queue: u8,
     /// Binary logarithm of a flow table's size.
     pub(super) log_table: u8,
-    /// Whether the root of steering is set by command.
+    /// `true` if the root of steering is set by command.
     pub(super) modify_root: bool,
     /// The level of a queue's own table: the second one, if tables have levels.
     pub(super) queue_level: u8,

@@ -288,7 +288,7 @@ impl<'d, P: Platform> WorkQueue<'d, P> {
         self.object.destroy()
     }
 
-    /// Whether the device has let go of its memory.
+    /// Returns `true` if the device has let go of its memory.
     pub(super) fn is_gone(&self) -> bool {
         self.object.life == Life::Gone
     }

@@ -309,7 +309,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.device.execute_no_output(&command)
     }
 
-    /// Whether a completion waits to be taken; most likely a frame.
+    /// Returns `true` if a completion waits to be taken; most likely a frame.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.failure.is_some() || !self.cq.is_empty()
@@ -320,7 +320,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.cq.arm(false);
     }
 
-    /// Whether an event came since the last call; events arrive while the device is polled.
+    /// Returns `true` if an event came since the last call; events arrive while the device is polled.
     pub fn take_event(&mut self) -> bool {
         self.cq.take_event()
     }

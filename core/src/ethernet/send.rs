@@ -55,7 +55,7 @@ const _: () =
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
 
-/// Whether a frame has two VLAN tags (IEEE 802.1ad): then the Ethernet header is longer by one than what
+/// Returns `true` if a frame has two VLAN tags (IEEE 802.1ad): then the Ethernet header is longer by one than what
 /// [`Limits::min_inline`] counts.
 fn has_second_tag(header: &[u8]) -> bool {
     let tag = |at: usize| {
@@ -474,7 +474,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// Whether the device is done with a frame, as far as completions have been polled. Asked within 2^31 frames.
+    /// Returns `true` if the device is done with a frame, as far as completions have been polled. Asked within 2^31 frames.
     #[must_use]
     pub fn is_complete(&self, frame: SentFrame) -> bool {
         // Those under way are the `outstanding` ones from the tail on.
@@ -494,19 +494,19 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.min_inline.max(HEADER_LEN)
     }
 
-    /// Whether the device fills in checksums.
+    /// Returns `true` if the device fills in checksums.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.checksums.contains(EthernetSendFlags::OUTER)
     }
 
-    /// Whether it does so inside of tunnels: of [these](super::EthernetDomain::tunnels).
+    /// Returns `true` if it does so inside of tunnels: of [these](super::EthernetDomain::tunnels).
     #[must_use]
     pub fn has_inner_checksums(&self) -> bool {
         self.checksums.contains(EthernetSendFlags::INNER)
     }
 
-    /// Whether the device puts VLAN tags in. (If headers have to be inline, the driver does.)
+    /// Returns `true` if the device puts VLAN tags in. (If headers have to be inline, the driver does.)
     #[must_use]
     pub fn has_vlan_insert(&self) -> bool {
         self.vlan_insert || self.min_inline != 0

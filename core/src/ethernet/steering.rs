@@ -102,7 +102,7 @@ pub(super) struct Steering<'d, P: Platform> {
     all_multicast: bool,
     promiscuous: bool,
     mac: Mac,
-    /// Whether the port's context was modified.
+    /// `true` if the port's context was modified.
     context_modified: bool,
     _root: Root<'d, P>,
 }

@@ -506,7 +506,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         None
     }
 
-    /// Whether the frame came from this queue, since it was set going.
+    /// Returns `true` if the frame came from this queue, since it was set going.
     #[inline(always)]
     fn owns(&self, frame: &StridedFrame) -> bool {
         frame.owner == self.owner
@@ -595,7 +595,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         self.device.execute_no_output(&command)
     }
 
-    /// Whether a completion waits to be taken; most likely a frame.
+    /// Returns `true` if a completion waits to be taken; most likely a frame.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.failure.is_some() || !self.cq.is_empty()

@@ -34,7 +34,7 @@ use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
 
-/// What follows the fixed part of a command's input.
+/// The bytes behind the fixed part of a command's input.
 pub enum TailIn<'a> {
     /// Nothing.
     None,
@@ -129,7 +129,7 @@ impl Slot {
 /// After this time without an answer a command is late.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Which kind of slot a command takes.
+/// The kind of slot that a command takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotClass {
     /// Any but the last.
@@ -252,7 +252,7 @@ impl CommandQueue {
         self.timeout
     }
 
-    /// Whether the device may still answer a command that is not waited for any more.
+    /// Returns `true` if the device may still answer a command that is not waited for any more.
     pub(crate) fn has_retired(&self) -> bool {
         let is_free = |index| self.slots[usize::from(index)].state == State::Free;
         (0..self.len).any(|index| !is_free(index) && self.owned_by_device(index))
@@ -379,14 +379,14 @@ impl CommandQueue {
         })
     }
 
-    /// Which of the slots of this set the device has answered.
+    /// The slots of this set that the device has answered.
     pub(crate) fn answered(&self, slots: u32) -> u32 {
         (0..self.len)
             .filter(|&index| slots >> index & 1 != 0 && !self.owned_by_device(index))
             .fold(0, |answered, index| answered | 1 << index)
     }
 
-    /// Whether there is one slot for all commands but MANAGE_PAGES.
+    /// Returns `true` if there is one slot for all commands but MANAGE_PAGES.
     pub(crate) fn has_one_ordinary_slot(&self) -> bool {
         self.len == 2
     }

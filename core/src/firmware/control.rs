@@ -1,4 +1,4 @@
-//! What the device's one lock guards, and the loop body that moves all of it on.
+//! The state that the device's one lock guards, and the loop body that moves all of it on.
 
 // UNSAFETY: a mapping of the caller's memory crosses threads as a record.
 #![expect(unsafe_code)]
@@ -157,7 +157,7 @@ impl Control {
         error
     }
 
-    /// Whether [`next_waker`](Self::next_waker) may have some.
+    /// Returns `true` if [`next_waker`](Self::next_waker) may have some.
     pub(crate) fn has_wakers(&self) -> bool {
         self.woken != 0
             || self.unwoken != ALL_WOKEN

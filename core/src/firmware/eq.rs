@@ -75,7 +75,7 @@ impl EventQueue {
             .set_intr(self.vector);
     }
 
-    /// How many 4 KiB pages the ring has.
+    /// The number of the ring's pages of 4 KiB.
     pub(crate) fn pages(&self) -> usize {
         self.ring.memory().len() / 4096
     }

@@ -1,4 +1,4 @@
-//! Whether the device still works, by its registers.
+//! The device's health, by its registers.
 
 use core::time::Duration;
 
@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// The time after which a counter that stands still is logged. Linux's driver looks three times, 2 s apart.
 const QUIET: Duration = Duration::from_secs(6);
 
-/// Whether the device has left the bus: one register read.
+/// Returns `true` if the device has left the bus: one register read.
 pub(crate) fn is_gone<P: Platform>(platform: &P) -> bool {
     platform.read_be32(FW_VERSION) == VANISHED
 }
@@ -48,14 +48,14 @@ fn queue_address<P: Platform>(platform: &P, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(CommandQueueRegister(low).address_low())
 }
 
-/// What was seen of the device's health so far.
+/// The device's health as it was seen so far.
 #[derive(Debug)]
 pub(crate) struct Health {
     next_look: Duration,
     next: Duration,
     /// The command queue's address.
     queue: u64,
-    /// Whether the registers gave it back already. They may give back what was there before for a while, or nothing ever.
+    /// `true` if the registers gave it back already. They may give back what was there before for a while, or nothing ever.
     latched: bool,
     counter: u32,
     /// When the counter was last seen to move.

@@ -27,7 +27,7 @@ pub(crate) const MAX_BLOCKS: usize = 32 * 1024;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
     pool: u64,
-    /// Whose pieces, for a long chain.
+    /// The owner of the pieces, for a long chain.
     owner: u32,
     blocks: usize,
 }

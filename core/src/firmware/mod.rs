@@ -1,4 +1,4 @@
-//! What is said to the firmware and by it: commands, pages, events, health.
+//! The dialogue with the firmware: commands, pages, events, health.
 
 pub(crate) mod command_queue;
 pub(crate) mod context;

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::memory::dma::DmaMemory;
 use crate::platform::{Dma, DmaError, Platform};
 
-/// What the firmware calls a page.
+/// The firmware's page.
 pub(crate) const PAGE: usize = 4096;
 /// Pages in the largest chunk.
 const CHUNK_PAGES: usize = 512;
@@ -54,7 +54,7 @@ impl PageChunk {
         }
     }
 
-    /// How many chunks are enough for a card whose firmware requires `pages` pages of 4 KiB until it is up
+    /// The number of chunks that are enough for a card whose firmware requires `pages` pages of 4 KiB until it is up
     /// (QUERY_PAGES, boot and init), with a reserve for what it requires later for the objects that are made: a quarter
     /// more, and 32 chunks, since at run time it often asks for few pages at a time. A platform that has no runs of 2
     /// MiB needs more.

@@ -72,7 +72,7 @@ pub(crate) enum SupplyError {
     Memory(DmaError),
     /// The storage has no chunk left.
     Chunks {
-        /// How many more would have been enough.
+        /// The number of further chunks that would have been enough.
         missing: usize,
     },
     /// The firmware did not take the pages, or did not give any back.
@@ -128,7 +128,7 @@ impl PageSupply {
         self.bad_returns
     }
 
-    /// Whether nothing is in flight and nothing is left to do.
+    /// Returns `true` if nothing is in flight and nothing is left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_none() && self.functions.iter().all(Function::is_idle)
     }
@@ -231,7 +231,7 @@ impl PageSupply {
         }
     }
 
-    /// Whether the command in flight is done.
+    /// Returns `true` if the command in flight is done.
     fn finish<P: Platform>(
         &mut self,
         platform: &P,

@@ -42,7 +42,7 @@ impl Arm {
         Some(events)
     }
 
-    /// Whether an event came since the last call.
+    /// Returns `true` if an event came since the last call.
     pub(crate) fn take_event(&mut self, slot: &CqSlot) -> bool {
         let events = slot.events.load(Acquire);
         let new = events != self.seen;

@@ -67,8 +67,8 @@ impl BlueFlame {
     }
     }
 
-    /// Whether registers of this size can be used: both buffers of both registers lie in the page, and the 8-byte doorbell
-    /// ([`doorbell::SEND_TOGGLE`]) stays in its own.
+    /// Returns `true` if registers of this size can be used: both buffers of both registers lie in the page, and the 8-byte
+    /// doorbell ([`doorbell::SEND_TOGGLE`]) stays in its own.
     pub(crate) const fn fits(log_bf_reg_size: u8) -> bool {
         // Checked first, as what is longer than a page would be shifted out.
         log_bf_reg_size < 12
@@ -217,7 +217,7 @@ mod tests {
         Cursor::new(Qpn::from_low_bits(7)).behind(block.into())
     }
 
-    /// What was written where, and what the calls of a second writer returned meanwhile.
+    /// The writes with their places, and the results of a second writer's calls meanwhile.
     #[derive(Default)]
     struct Bus<'a> {
         register: Option<&'a BlueFlame>,

@@ -105,7 +105,7 @@ pub(crate) struct Entries {
     pub(crate) size: u32,
     /// Their distance. The CQE is in the last 64 bytes.
     pub(crate) log_stride: u8,
-    /// What mini CQEs hold, if the device compresses.
+    /// The format of mini CQEs, if the device compresses.
     pub(crate) format: Option<MiniFormat>,
 }
 
@@ -119,7 +119,7 @@ impl Entries {
         Cqe(unsafe { self.base.add(at) })
     }
 
-    /// Whether the CQE with this index (less than the ring's size ahead) is the host's.
+    /// Returns `true` if the CQE with this index (less than the ring's size ahead) is the host's.
     pub(crate) fn is_there(self, index: u32) -> bool {
         let last = self.at(index).word::<OpOwn>();
         last.is_ready(self.parity(index))
@@ -218,7 +218,7 @@ impl CqeRing {
         }
     }
 
-    /// How many CQEs there are from the next one up to the ring's end.
+    /// The number of CQEs from the next one up to the ring's end.
     #[inline(always)]
     pub(crate) fn rest(&self) -> u32 {
         ((self.end.as_ptr() as usize - self.next.as_ptr() as usize) / SIZE) as u32
@@ -342,13 +342,13 @@ impl SharedRing {
         self.record.load::<CqConsumerRecord>().consumer()
     }
 
-    /// Whether this memory is the ring's or its record's.
+    /// Returns `true` if this memory is the ring's or its record's.
     pub(crate) fn is_in(&self, memory: &DmaMemory) -> bool {
         self.entries.base == memory.ptr() || self.record.is_at(memory.ptr())
     }
 
-    /// How many completions the device has written from this index on, and has not overwritten yet, as one entry says: 0, 1,
-    /// or those of a session.
+    /// The number of completions that the device has written from this index on, and has not overwritten yet, as one entry
+    /// says: 0, 1, or those of a session.
     fn written(&self, index: u32) -> u32 {
         let entry = self.entries.at(index);
         let last = entry.word::<OpOwn>();

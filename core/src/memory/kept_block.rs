@@ -45,7 +45,7 @@ impl<const ALIGN: usize> KeptBlock<ALIGN> {
         self.ptr.store(dma.ptr.as_ptr(), Release);
     }
 
-    /// What is kept, if there is something. Neither device nor host uses it any more.
+    /// Takes the block, if one is kept. Neither device nor host uses it any more.
     pub(crate) fn take(&self) -> Option<DmaMemory> {
         let ptr = NonNull::new(self.ptr.swap(core::ptr::null_mut(), AcqRel))?;
         let layout = Layout::from_size_align(self.len.load(Relaxed), ALIGN).ok()?;

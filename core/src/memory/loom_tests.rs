@@ -343,7 +343,7 @@ fn no_event_is_lost() {
     });
 }
 
-/// How often a task was woken.
+/// The number of times that a task was woken.
 struct Task(AtomicU32);
 
 impl Wake for Task {

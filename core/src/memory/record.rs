@@ -41,7 +41,7 @@ impl DoorbellRecord {
         Self(at)
     }
 
-    /// Whether it is the record at `at`.
+    /// Returns `true` if it is the record at `at`.
     pub(crate) fn is_at(self, at: NonNull<u8>) -> bool {
         self.0 == at
     }

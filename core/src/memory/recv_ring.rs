@@ -68,7 +68,7 @@ impl RecvPlaces {
 #[repr(C)]
 pub(crate) struct RecvRing {
     pub(crate) places: RecvPlaces,
-    /// Whether the second segment of a WQE may be something else than the one that ends a list.
+    /// `true` if the second segment of a WQE may be something else than the one that ends a list.
     has_long_lists: bool,
     max_sge: u16,
     /// The first half of the data segment that ends a list, as it lies in memory: no length, and the device's key for

@@ -12,7 +12,7 @@ pub(crate) enum PageOffset {
 }
 
 impl PageOffset {
-    /// Whether the field holds this many 64ths of a page.
+    /// Returns `true` if the field holds this many 64ths of a page.
     const fn holds(self, units: u64) -> bool {
         match self {
             Self::FiveBits => units < 1 << 5,

@@ -93,7 +93,7 @@ impl Memory {
         }
     }
 
-    /// What lies between the guards, which are as they were.
+    /// The bytes between the guards, which are as they were.
     fn bytes(&self) -> Vec<u8> {
         let read = |at: usize| {
             // SAFETY: inside the allocation.

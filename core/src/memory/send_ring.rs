@@ -250,7 +250,7 @@ impl SendRing {
         unsafe { put_data(self.segment(at).as_ptr(), sge) };
     }
 
-    /// Whether inline data from this place on, with its header before it, ends before the ring does.
+    /// Returns `true` if inline data from this place on, with its header before it, ends before the ring does.
     #[inline(always)]
     pub(crate) fn has_inline_room(&self, at: usize, len: usize) -> bool {
         let bytes = self.mask() + BLOCK;
@@ -312,13 +312,13 @@ impl SendRing {
         }
     }
 
-    /// How many blocks there are from this one up to the ring's end.
+    /// The number of blocks from this one up to the ring's end.
     #[inline(always)]
     pub(crate) fn rest(&self, from: Cursor) -> u32 {
         (self.mask - (from.offset() as u32 & self.mask)) / BLOCK as u32 + 1
     }
 
-    /// How many blocks it has.
+    /// The number of its blocks.
     pub(crate) fn blocks(&self) -> u32 {
         (self.mask() / BLOCK + 1) as u32
     }
@@ -352,7 +352,7 @@ pub struct Wqe<'r> {
 }
 
 impl Wqe<'_> {
-    /// How far it is from the ring's start, in bytes.
+    /// The distance from the ring's start, in bytes.
     #[inline(always)]
     pub(crate) fn offset(self) -> usize {
         self.offset
@@ -435,7 +435,7 @@ impl Wqe<'_> {
         unsafe { self.place_at::<AT>().cast::<[u64; N]>().write(words) };
     }
 
-    /// Whether byte `AT`, of the first two blocks, lies before the ring's end.
+    /// Returns `true` if byte `AT`, of the first two blocks, lies before the ring's end.
     #[inline(always)]
     pub(crate) fn reaches<const AT: usize>(self) -> bool {
         const { assert!(AT < 2 * BLOCK) };
@@ -468,7 +468,8 @@ impl Wqe<'_> {
     /// Bytes of inline data that [`put_inline`](Self::put_inline) writes at most.
     pub(crate) const SHORT: usize = 64;
 
-    /// Whether [short](Self::SHORT) inline data from byte `AT` on, with its header before it, ends before the ring does.
+    /// Returns `true` if [short](Self::SHORT) inline data from byte `AT` on, with its header before it, ends before the ring
+    /// does.
     #[inline(always)]
     pub(crate) fn has_room<const AT: usize>(self, len: usize) -> bool {
         let end = AT + InlineWord::SIZE + len;

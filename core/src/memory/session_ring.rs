@@ -57,7 +57,7 @@ pub(crate) struct Session {
     pub(crate) tail: TailWord,
     /// Completions in it, at least 2.
     pub(crate) count: u32,
-    /// What its mini CQEs hold.
+    /// The format of its mini CQEs.
     pub(crate) format: MiniFormat,
 }
 

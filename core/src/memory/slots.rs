@@ -81,7 +81,7 @@ pub struct QpSlot {
     pub(crate) links: [AtomicU32; 2],
     /// See [`detach`] and [`error_flags`].
     pub(crate) flags: AtomicU32,
-    /// How far the CQs had been filled at the last reset: completions before these indexes are stale.
+    /// The indexes up to which the CQs had been filled at the last reset: earlier completions are stale.
     pub(crate) stale_before: [AtomicU32; 2],
     /// The QP's DMA block, while this slot and no handle owns it.
     pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
@@ -163,8 +163,8 @@ impl QpSlot {
         }
     }
 
-    /// Whether the slot's QP uses this CQ and is not detached from it. Only the CQ's owner detaches QPs from it; so,
-    /// when the owner asks, the arrays and the SRQ of the QP stay allocated until the owner detaches it.
+    /// Returns `true` if the slot's QP uses this CQ and is not detached from it. Only the CQ's owner detaches QPs from it;
+    /// so, when the owner asks, the arrays and the SRQ of the QP stay allocated until the owner detaches it.
     #[inline(always)]
     pub(crate) fn uses_cq(&self, cq: u32) -> bool {
         // Acquire: what was published before the QP was given its CQs.
@@ -187,27 +187,27 @@ impl QpSlot {
         (self.qpn_tag.load(Acquire) == qpn).then_some(LiveQp(self))
     }
 
-    /// Whether the slot's live QP has this number.
+    /// Returns `true` if the slot's live QP has this number.
     pub(crate) fn matches_live(&self, qpn: u32) -> bool {
         self.qpn_tag.load(Acquire) == qpn
     }
 
-    /// Whether the slot's QP had this number, and is destroyed or being reset.
+    /// Returns `true` if the slot's QP had this number, and is destroyed or being reset.
     pub(crate) fn matches_dead(&self, qpn: u32) -> bool {
         self.qpn_tag.load(Acquire) == qpn | DEAD
     }
 
-    /// Whether the slot stands for an XRC SRQ; also for one that is destroyed.
+    /// Returns `true` if the slot stands for an XRC SRQ; also for one that is destroyed.
     pub(crate) fn is_xrc_srq(&self) -> bool {
         self.qpn_tag.load(Acquire) & XRC_SRQ != 0
     }
 
-    /// Whether a completion with this QP number may be the slot's.
+    /// Returns `true` if a completion with this QP number may be the slot's.
     pub(crate) fn tracks_live(&self, qpn: u32) -> bool {
         self.matches_live(qpn) || self.matches_live(XRC_SRQ)
     }
 
-    /// Whether its receives are frames.
+    /// Returns `true` if its receives are frames.
     pub(crate) fn has_packets(&self) -> bool {
         self.flags.load(Acquire) & PACKETS != 0
     }
@@ -380,7 +380,7 @@ impl Default for QpSlot {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct CqSlot {
-    /// What a poll has to process besides its ring, 0 almost always: [`CQ_FAILED`], and the head (index + 1) of the
+    /// The work of a poller besides its ring, 0 almost always: [`CQ_FAILED`], and the head (index + 1) of the
     /// list of detached QPs.
     pub(crate) pending_flags: AtomicU32,
     /// Completion events that the device has delivered.
@@ -483,7 +483,7 @@ impl CqSlot {
         self.pending_flags.fetch_or(CQ_PACKETS, AcqRel);
     }
 
-    /// Whether that was said since the last call.
+    /// Returns `true` if that was said since the last call.
     pub(crate) fn take_packets(&self) -> bool {
         let said = self.pending_flags.load(Acquire) & CQ_PACKETS != 0;
         if said {
@@ -524,7 +524,7 @@ pub struct SrqSlot {
     wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
     states: AtomicPtr<AtomicU32>,
-    /// Whether the device has reported a limit event that the caller has not taken yet.
+    /// 1 if the device has reported a limit event that the caller has not taken yet.
     pub(crate) limit_reached: AtomicU32,
     /// Free list link while free.
     pub(super) next: AtomicU32,

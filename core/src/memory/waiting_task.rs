@@ -40,7 +40,7 @@ impl WaitingTask {
         }
     }
 
-    /// Whether a task waits for the event that was just counted. It has to be woken then ([`take`](Self::take)).
+    /// Returns `true` if a task waits for the event that was just counted. It has to be woken then ([`take`](Self::take)).
     pub(crate) fn notify(&self) -> bool {
         self.waits.swap(0, AcqRel) != 0
     }

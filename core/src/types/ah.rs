@@ -66,14 +66,14 @@ impl AhAttr {
 pub enum AhError {
     /// The GID table has no entry there.
     NoSuchSgid {
-        /// What was asked for.
+        /// The index that was asked for.
         index: u16,
     },
     /// A field is out of range.
     Value {
-        /// Which one.
+        /// The field's name.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: u32,
         /// The largest possible.
         limit: u32,

@@ -32,7 +32,7 @@ pub struct Clock {
     factor: u64,
     cycles: u64,
     ns: u64,
-    /// What the mark lies behind `ns`, shifted.
+    /// The distance of the mark behind `ns`, shifted.
     fraction: u64,
 }
 

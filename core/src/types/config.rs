@@ -1,4 +1,4 @@
-//! What the caller decides about a device: limits, waiting, memory.
+//! The caller's choices about a device: limits, waiting, memory.
 
 use core::time::Duration;
 
@@ -12,16 +12,16 @@ use core::time::Duration;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Config {
-    /// How long the firmware may take to leave the "initializing" state after a reset.
+    /// The time that the firmware may take to leave the "initializing" state after a reset.
     pub initialize_timeout: Duration,
-    /// How long a firmware command may take.
+    /// The time that a firmware command may take.
     pub command_timeout: Duration,
     /// The time for which teardown asks for pages while the firmware returns none, and waits for a disabled function to become
     /// quiet. Each command of teardown may take [`command_timeout`](Self::command_timeout), as any other.
     pub teardown_timeout: Duration,
-    /// How often [`Device::poll`](crate::Device::poll) looks at the health registers. A caller that polls finds out within 10 ms
-    /// anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for nothing
-    /// else, so that this is what an idle device costs.
+    /// The interval at which [`Device::poll`](crate::Device::poll) looks at the health registers. A caller that polls finds out
+    /// within 10 ms anyhow that the device has left the bus; one that sleeps for interrupts wakes this often to look, and for
+    /// nothing else, so that this is what an idle device costs.
     pub health_interval: Duration,
     /// The time that the health counter may stand still before the device counts as dead. There is no limit by default: like
     /// Linux's driver this one only logs it, as messages flow on without the firmware, and commands have their own time.

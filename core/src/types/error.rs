@@ -1,4 +1,4 @@
-//! What can go wrong on the control path: what was tried, on what, and what came back.
+//! The errors of the control path: the step, the object, and the answer.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,7 @@ pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 
 use crate::platform::DmaError;
 
-/// How long something took, as errors contain it: a quarter of a [`Duration`]. Errors are handed on by every step of
+/// A time in errors, a quarter as large as a [`Duration`]. Errors are handed on by every step of
 /// the control path, and cost code at each that is in proportion to their size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub u32);
@@ -93,15 +93,15 @@ impl fmt::Display for DeviceError {
 
 impl core::error::Error for DeviceError {}
 
-/// What is wrong with an answer that the device delivered.
+/// The fault of an answer that the device delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadOutput {
     /// The entry carries another token than the command.
     EntryToken {
-        /// What was sent.
+        /// The token that was sent.
         expected: u8,
-        /// What came back.
+        /// The token that came back.
         found: u8,
     },
     /// A block of the output carries another token than the command.
@@ -118,7 +118,7 @@ pub enum BadOutput {
     },
     /// More pages come back than were asked for.
     TooManyPages {
-        /// How many come.
+        /// The number of pages that come.
         returned: u32,
     },
 }
@@ -155,12 +155,12 @@ pub enum CommandFailure {
     },
     /// No answer in time. The firmware may still carry it out, so its slot and memory stay reserved until the reset.
     Timeout {
-        /// How long was waited.
+        /// The time that was waited.
         waited: Millis,
     },
     /// No slot of the command queue became free in time.
     QueueFull {
-        /// How long was waited.
+        /// The time that was waited.
         waited: Millis,
     },
     /// The command interface refused the entry.
@@ -183,7 +183,7 @@ pub enum CommandFailure {
 /// A firmware command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandError {
-    /// Which command.
+    /// The command.
     pub opcode: Opcode,
     /// Its modifier.
     pub op_mod: u16,
@@ -192,14 +192,14 @@ pub struct CommandError {
 }
 
 impl CommandError {
-    /// Whether the firmware answered with this status.
+    /// Returns `true` if the firmware answered with this status.
     #[must_use]
     pub fn is_status(&self, expected: Status) -> bool {
         matches!(self.failure, CommandFailure::Status { status, .. } if status == expected)
     }
 
-    /// Whether the firmware may still carry the command out (or have carried it out): then memory that it names must
-    /// not be freed or unmapped before the function was reset.
+    /// Returns `true` if the firmware may still carry the command out (or have carried it out): then memory that it names
+    /// must not be freed or unmapped before the function was reset.
     #[must_use]
     pub fn may_still_happen(&self) -> bool {
         matches!(
@@ -212,7 +212,7 @@ impl CommandError {
 }
 
 impl CommandFailure {
-    /// Whether all places of the command queue were taken: what was asked for did not begin, and may later.
+    /// Returns `true` if all places of the command queue were taken: what was asked for did not begin, and may later.
     #[must_use]
     pub const fn is_queue_full(&self) -> bool {
         matches!(self, Self::QueueFull { .. })
@@ -329,12 +329,12 @@ pub enum OpenFailure {
     },
     /// The firmware did not leave the "initializing" state.
     StillInitializing {
-        /// How long was waited.
+        /// The time that was waited.
         waited: Duration,
     },
     /// The command interface has a revision that this driver does not support.
     Revision {
-        /// What the device has; 5 is what it must have.
+        /// The revision of the device; it must be 5.
         found: u16,
     },
     /// The device describes a command queue that cannot be.
@@ -351,14 +351,14 @@ pub enum OpenFailure {
     },
     /// The device answered with a value that cannot be.
     Value {
-        /// Which one.
+        /// The field's name.
         field: &'static str,
-        /// What came back.
+        /// The value that came back.
         value: u64,
     },
     /// The device lacks something that this driver cannot do without.
     Unsupported {
-        /// What.
+        /// The missing feature.
         what: &'static str,
     },
 }
@@ -366,9 +366,9 @@ pub enum OpenFailure {
 /// A function could not be brought up. Everything done before was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenError {
-    /// What was being done.
+    /// The step that failed.
     pub step: OpenStep,
-    /// What went wrong.
+    /// The failure.
     pub failure: OpenFailure,
 }
 
@@ -436,7 +436,7 @@ pub struct CloseError {
     pub bytes_quarantined: u64,
 }
 
-/// What went wrong while a function was taken down.
+/// The failure of taking a function down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseFailure {
@@ -446,7 +446,7 @@ pub enum CloseFailure {
     Device(DeviceError),
     /// The firmware stopped giving pages back.
     PagesKept {
-        /// How long was waited.
+        /// The time that was waited.
         waited: Duration,
     },
 }

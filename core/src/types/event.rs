@@ -59,70 +59,70 @@ pub enum AsyncEvent {
     },
     /// First message on a connection whose own side has not reached RTS yet.
     CommunicationEstablished {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// The send queue has drained after a move to SQD.
     SqDrained {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// The alternate path was taken.
     PathMigrated {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// The alternate path could not be taken.
     PathMigrationError {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// The QP is in error, and no completion says so.
     QpFatal {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// An incoming request was not valid.
     QpRequestError {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// An incoming request was not allowed.
     QpAccessError {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// The QP in error has taken its last receive work request from the SRQ.
     QpLastWqeReached {
-        /// Which QP.
+        /// The QP's number.
         qpn: Qpn,
     },
     /// A request with a wrong access key came to a target of dynamic connections that was
     /// [armed](crate::Dct::arm_key_violation) for it.
     DctKeyViolation {
-        /// Which target.
+        /// The target's number.
         dctn: Qpn,
     },
     /// The CQ is in error: it was overrun (syndrome 1), or its memory could not be reached (2).
     CqError {
-        /// Which CQ.
+        /// The CQ's number.
         cqn: Cqn,
         /// The device's reason.
         syndrome: u8,
     },
     /// The SRQ is in error.
     SrqError {
-        /// Which SRQ.
+        /// The SRQ's number.
         srqn: Srqn,
     },
     /// The SRQ holds fewer work requests than its limit.
     SrqLimitReached {
-        /// Which SRQ.
+        /// The SRQ's number.
         srqn: Srqn,
     },
     /// A receive queue by itself, or that of a raw packet QP, is in error, and no completion says so.
     WqFatal {
-        /// Which receive queue: [`RawPacketQp::receive_number`](crate::RawPacketQp::receive_number).
+        /// The receive queue's number: [`RawPacketQp::receive_number`](crate::RawPacketQp::receive_number).
         rqn: Rqn,
     },
     /// The device no longer works.

@@ -101,7 +101,7 @@ impl Gid {
         self.to_ipv6().to_ipv4_mapped()
     }
 
-    /// Whether it is all zero: an empty entry.
+    /// Returns `true` if it is all zero: an empty entry.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
@@ -120,7 +120,7 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// What to do about a port without MAC address.
+/// The advice for a port without MAC address.
 pub(crate) const NO_MAC: &str = "the port has no MAC address; for a virtual function, the host sets one: ip link set \
                                  DEVICE vf NUMBER mac ADDRESS";
 
@@ -130,7 +130,7 @@ pub(crate) const NO_MAC: &str = "the port has no MAC address; for a virtual func
 pub enum GidError {
     /// The table is shorter.
     Index {
-        /// What was asked for.
+        /// The index that was asked for.
         index: u16,
         /// Entries of the table.
         len: usize,

@@ -1,4 +1,4 @@
-//! What calls take and give: attributes, addresses, errors, events, completions.
+//! The types that calls take and give: attributes, addresses, errors, events, completions.
 
 pub mod ah;
 pub mod clock;

@@ -48,7 +48,7 @@ impl PortState {
     }
 }
 
-/// Whether there is a link, and what it is that keeps it down.
+/// The state of the link, and the reason if it is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkStatus {
@@ -145,8 +145,8 @@ pub const fn mtu_that_fits(bytes: usize) -> Option<Mtu> {
     })
 }
 
-/// What the link layers take of an Ethernet frame that the hardware's MTU counts: header, VLAN tag, check sequence.
+/// The bytes of an Ethernet frame that the hardware's MTU counts beside the payload: header, VLAN tag, check sequence.
 pub(crate) const ETHERNET_OVERHEAD: usize = 14 + 4 + 4;
 
-/// What a RoCE v2 packet needs around its payload at most: IPv6, UDP, BTH, XRC, AtomicETH, ICRC (as the kernel counts).
+/// The most bytes around a RoCE v2 packet's payload: IPv6, UDP, BTH, XRC, AtomicETH, ICRC (as the kernel counts).
 pub(crate) const ROCE_OVERHEAD: usize = 40 + 8 + 12 + 4 + 28 + 4;

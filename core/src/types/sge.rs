@@ -4,7 +4,7 @@ use bareverbs_firmware_cmds::numbers::LKey;
 use bitflags::bitflags;
 
 bitflags! {
-    /// What may be done to memory or through a QP: `enum ibv_access_flags`, with its values. Local reads are always
+    /// The access rights to memory or through a QP: `enum ibv_access_flags`, with its values. Local reads are always
     /// allowed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Access: u32 {

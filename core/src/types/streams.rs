@@ -1,6 +1,6 @@
 //! Streams of initiators of dynamic connections.
 
-/// How many streams an initiator has: `struct mlx5dv_dci_streams`.
+/// The number of streams that an initiator has: `struct mlx5dv_dci_streams`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DciStreams {
     /// Streams that are carried out at a time, as a power of two. (Requests may name more.)

@@ -151,7 +151,7 @@ impl fmt::Display for WcError {
 
 impl core::error::Error for WcError {}
 
-/// What kind of work completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
+/// The kind of work that completed: `enum ibv_wc_opcode`. Not valid in a completion with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WcOpcode {
     /// A send.
@@ -221,7 +221,7 @@ bitflags! {
 }
 
 impl WcFlags {
-    /// What the opcode of a responder's completion says.
+    /// The kinds of work by the opcode of a responder's completion.
     const OF_RESPONDER: [Self; 8] = [
         Self::empty(),
         Self::WITH_IMM,
@@ -234,7 +234,7 @@ impl WcFlags {
     ];
 }
 
-/// What a datagram travelled in.
+/// The encapsulation of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NetworkHeader {
     /// InfiniBand or RoCE v1: a GRH.
@@ -251,9 +251,9 @@ pub enum NetworkHeader {
 pub struct Wc {
     /// The work request's identifier.
     pub wr_id: u64,
-    /// How it went. Unless it is a success, only `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
+    /// The status. Unless it is a success, only `wr_id`, `qp_num`, `vendor_err` and `syndrome` mean something.
     pub status: WcStatus,
-    /// What completed.
+    /// The work that completed.
     pub opcode: WcOpcode,
     /// Bytes received (with the 40 bytes of the GRH area on UD), read, or fetched.
     pub byte_len: u32,
@@ -263,7 +263,7 @@ pub struct Wc {
     pub src_qp: Qpn,
     /// Immediate data (with [`WcFlags::WITH_IMM`]) in host order, or the invalidated key ([`WcFlags::WITH_INV`]).
     pub imm_data: u32,
-    /// What else is there.
+    /// The optional fields that are valid.
     pub flags: WcFlags,
     /// P_Key index or, on the GSI, the P_Key of the packet.
     pub pkey_index: u16,

@@ -21,7 +21,7 @@ impl<P: Platform> Device<'_, P> {
         )
     }
 
-    /// What packets from this GID table entry travel in; `None` on InfiniBand.
+    /// The encapsulation of packets from this GID table entry; `None` on InfiniBand.
     pub(crate) fn encapsulation(&self, sgid_index: u16) -> Result<Option<RoceVersion>, AhError> {
         match self.capabilities().link_layer() {
             crate::types::port::LinkLayer::InfiniBand => Ok(None),

@@ -22,7 +22,7 @@ use crate::verbs::pd::Pd;
 /// The unit in which the host reaches device memory: offsets and lengths of copies are multiples of it.
 pub const DM_WORD: usize = 4;
 
-/// What memory to allocate: `struct ibv_alloc_dm_attr`.
+/// The device memory to allocate: `struct ibv_alloc_dm_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocDmAttr {
     /// Bytes. The device gives multiples of 64.
@@ -37,7 +37,7 @@ pub struct Dm<'d, P: Platform> {
     /// Where it lies in BAR 0, which is also where the device has it.
     start: u64,
     len: usize,
-    /// What the device has allocated for it.
+    /// The bytes that the device has allocated for it.
     size: u32,
     /// The pages that it takes.
     pages: Pages,
@@ -154,7 +154,7 @@ impl<'d, P: Platform> Dm<'d, P> {
         self.len
     }
 
-    /// Whether it is empty, which it never is.
+    /// Returns `true` if it is empty, which it never is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -325,13 +325,13 @@ impl<P: Platform> DmMr<'_, '_, P> {
         self.len
     }
 
-    /// Whether it is empty.
+    /// Returns `true` if it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What may be done to it.
+    /// The access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access

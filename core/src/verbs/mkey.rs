@@ -54,7 +54,7 @@ impl MkeyEntries {
     }
 }
 
-/// What an indirect key is made for: `struct mlx5dv_mkey_init_attr`.
+/// The purpose of an indirect key: `struct mlx5dv_mkey_init_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MkeyInitAttr {
     /// Entries of the longest list. A strided pattern takes one more than it has pieces.
@@ -177,7 +177,7 @@ impl<P: Platform> Mkey<'_, P> {
         self.key.rkey()
     }
 
-    /// What it was made for.
+    /// The purpose that it was made for.
     #[must_use]
     pub fn attr(&self) -> MkeyInitAttr {
         self.attr
@@ -268,7 +268,7 @@ impl<P: Platform> MrList<'_, P> {
         self.len
     }
 
-    /// Whether there is no piece.
+    /// Returns `true` if there is no piece.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0

@@ -317,13 +317,13 @@ impl<P: Platform> Mr<'_, P> {
         self.mapping.len
     }
 
-    /// Whether it is empty, which it never is.
+    /// Returns `true` if it is empty, which it never is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What may be done to it.
+    /// The access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -409,13 +409,13 @@ impl<P: Platform> Buffer<'_, P> {
         self.len
     }
 
-    /// Whether it is empty, which it never is.
+    /// Returns `true` if it is empty, which it never is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What may be done to it.
+    /// The access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access

@@ -13,7 +13,7 @@ use crate::verbs::qp::NO_ATOMICS;
 pub enum MrError {
     /// Remote writing or atomics were asked for without local writing.
     NeedsLocalWrite {
-        /// What was asked for.
+        /// The rights that were asked for.
         access: Access,
     },
     /// [`Access::REMOTE_ATOMIC`] was asked for, and the device has no atomics as verbs define them
@@ -22,14 +22,14 @@ pub enum MrError {
     /// The device has no memory windows, null regions, device memory, or indirect keys of the kind that was asked for.
     // A text, which is in programs that ask for it only.
     Unsupported {
-        /// Which of them, and the capability that says so.
+        /// The missing feature, and the capability that says so.
         what: &'static str,
     },
     /// A size is outside of what the device, or the interface, allows.
     Size {
-        /// Which one, and its smallest value unless that is 0.
+        /// The field's name, and its smallest value unless that is 0.
         field: &'static str,
-        /// What was asked for.
+        /// The value that was asked for.
         asked: u64,
         /// The largest possible.
         limit: u64,
@@ -41,13 +41,13 @@ pub enum MrError {
     },
     /// The device memory has no room left beside what this driver has allocated.
     DmExhausted,
-    /// What is to be registered lies outside the device memory.
+    /// The range to register lies outside the device memory.
     OutsideDm(OutOfRange),
     /// Device memory was to be registered without [`Access::ZERO_BASED`].
     NotZeroBased,
     /// [`Access::ON_DEMAND`] was asked for.
     NoOnDemandPaging {
-        /// Whether the device has it (`cmd_hca_cap.pg`). The driver answers no page faults in either case.
+        /// `true` if the device has it (`cmd_hca_cap.pg`). The driver answers no page faults in either case.
         offered: bool,
     },
     /// There is nothing to register.

@@ -179,7 +179,7 @@ struct Request {
 struct Round {
     requests: Vec<Request>,
     aborts: bool,
-    /// Whether all that was posted completes afterwards.
+    /// `true` if all that was posted completes afterwards.
     retires: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the modelled card is: identity, capabilities, how much memory it requires, how it starts.
+//! The configuration of the modelled card: identity, capabilities, how much memory it requires, how it starts.
 
 use crate::port::module::{Module, Sensor};
 use crate::quirks::Quirks;
@@ -7,7 +7,7 @@ use bareverbs_firmware_cmds::caps::{
 };
 use core::time::Duration;
 
-/// Who looks after the MSI-X table.
+/// The owner of the MSI-X table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MsixMode {
     /// The host does (vfio-pci, vfio-user): every vector reaches [`Host::interrupt`](crate::Host::interrupt).
@@ -25,7 +25,7 @@ pub enum PortType {
     InfiniBand,
 }
 
-/// What a function is to its card.
+/// The kind of a function on its card.
 ///
 /// A virtual function is shown as vfio-pci presents it, and as the vendor's driver for Linux expects it
 /// (`MLX5_PCI_DEV_IS_VF`): it drives its own objects and its own virtual port, and nothing that belongs to the card. The
@@ -48,7 +48,7 @@ pub struct Config {
     pub device_id: u16,
     /// PCI device of the card's virtual functions.
     pub virtual_device_id: u16,
-    /// What it is to its card.
+    /// The kind of function.
     pub function: FunctionKind,
     /// `true` if it is the physical function of a SmartNIC's own cores (ECPF). Its commands about functions name it with
     /// `embedded_cpu_function`; function 0 without that bit is the host's physical function.
@@ -104,7 +104,7 @@ pub struct Config {
     pub pcie_lanes: u8,
     /// Number of MSI-X vectors.
     pub msix_vectors: u16,
-    /// Who looks after the MSI-X table.
+    /// The owner of the MSI-X table.
     pub msix_mode: MsixMode,
     /// Pages that the firmware requires before it executes other commands.
     pub boot_pages: u32,
@@ -114,14 +114,14 @@ pub struct Config {
     pub page_chunk: u32,
     /// QUERY_CQ does not count completions that the host has not polled, as its counters may lag behind.
     pub cq_counters_lag: bool,
-    /// What the real-time clock shows when the card is switched on, since its epoch, on cards that have one.
+    /// The real-time clock when the card is switched on, since its epoch, on cards that have one.
     pub real_time: Duration,
     /// The number of the first UAR, which is its page in BAR 0. The pages before are the init segment, the clock and the MSI-X
     /// table, and on some cards more.
     pub first_uar: u32,
     /// The number of the first event queue.
     pub first_eqn: u32,
-    /// How much of each packet's headers Ethernet send requests carry inline at least: `min_wqe_inline_mode` of the virtual
+    /// The headers of each packet that Ethernet send requests carry inline at least: `min_wqe_inline_mode` of the virtual
     /// port, which counts if `wqe_inline_mode` of the Ethernet capabilities is 1. 0 none, 1 the Ethernet header, 2 up to the
     /// IP header, 3 up to the TCP or UDP header.
     pub min_wqe_inline_mode: u8,
@@ -146,7 +146,7 @@ pub struct Config {
     /// A request whose answer is not known, as no driver in the field makes it, stops the firmware: health syndrome 1 with
     /// `ext_synd` 0x1002. Otherwise it is only counted, in [`Stats::unknown_answers`](crate::Stats::unknown_answers).
     pub unknown_answers_are_fatal: bool,
-    /// What it does with the freedom that the interface leaves it.
+    /// The device's use of the freedom that the interface leaves it.
     pub quirks: Quirks,
     /// General capabilities at power-on.
     pub general: HcaCap,
@@ -158,9 +158,9 @@ pub struct Config {
     pub roce_max: RoceCap,
     /// Atomic capabilities at power-on.
     pub atomic: AtomicCaps,
-    /// What Ethernet queues can do, if there are any.
+    /// The capabilities of Ethernet queues, if there are any.
     pub ethernet: EthernetOffloadCaps,
-    /// What flow tables can do, if there are any.
+    /// The capabilities of flow tables, if there are any.
     pub flow_table: FlowTableNicCap,
     /// The memory on the device, if there is any.
     pub device_memory: DeviceMemCap,
@@ -169,7 +169,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What no card's file says.
+    /// The values that no card's file has.
     pub(crate) fn nothing() -> Self {
         Self {
             vendor_id: 0x15b3,

@@ -32,7 +32,7 @@ impl DerefMut for Counts {
     }
 }
 
-/// What the device did since power-on.
+/// The counts of the device's work since power-on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Commands completed.

@@ -67,7 +67,7 @@ fn qp_table(general: &HcaCap) -> Table<Qp> {
     Table::new(FIRST_QPN, most_qps(general) + SPECIAL_QPS)
 }
 
-/// How far the function has come.
+/// The progress of the function's life cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// After reset or DISABLE_HCA.
@@ -90,7 +90,7 @@ pub(crate) struct Device {
     pub(crate) cmdq: CommandQueue,
     pub(crate) pages: Pages,
     pub(crate) uars: Table<Uar>,
-    /// What is between the bus and the doorbell registers, if bursts can come.
+    /// The front between the bus and the doorbell registers, if bursts can come.
     pub(crate) front: Option<Box<Front>>,
     pub(crate) pds: Table<Domain>,
     pub(crate) transport_domains: Table<Domain>,
@@ -142,7 +142,7 @@ pub(crate) struct Device {
     pub(crate) forced: VecDeque<Vec<u8>>,
     /// Frames to the own address from Ethernet send queues.
     pub(crate) looped: VecDeque<Looped>,
-    /// Who sent the packet that is being delivered, on an InfiniBand port.
+    /// The sender of the packet that is being delivered, on an InfiniBand port.
     pub(crate) sender: Option<LocalSource>,
     pub(crate) spare_frames: Vec<Vec<u8>>,
     pub(crate) scratch: Option<Scratch>,
@@ -150,7 +150,7 @@ pub(crate) struct Device {
     pub(crate) paused: bool,
     pub(crate) node_description: [u8; 64],
     pub(crate) read_ahead: ReadAhead,
-    /// What goes into the next completion of a queue pair.
+    /// The bytes that go into the next completion of a queue pair.
     pub(crate) for_cqe: Vec<u8>,
     pub(crate) quirk_state: QuirkState,
 }

@@ -18,7 +18,7 @@ pub(crate) const INTERFACE_DISABLED: u8 = 1;
 /// The `nic_interface` field: software reset.
 pub(crate) const INTERFACE_RESET: u8 = 7;
 
-/// How the function is.
+/// The health of the function.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Health {
     /// The health buffer as the firmware left it when it stopped. A version, time or hardware number of zero is replaced by the

@@ -12,7 +12,7 @@ pub struct IommuFault {
     pub write: bool,
 }
 
-/// What a model reaches from inside: called by it, implemented around it.
+/// The environment that a model reaches from inside: called by it, implemented around it.
 ///
 /// DMA goes only through mapped ranges; an access outside them is an [`IommuFault`] that the host records for the test to
 /// see. Accesses that cross a mapping's end fault as a whole.

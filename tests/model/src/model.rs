@@ -45,7 +45,7 @@ impl Model {
         }
     }
 
-    /// What it was made from.
+    /// The configuration that it was made from.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.device.config
@@ -367,7 +367,7 @@ impl Model {
         self.device.stage != Stage::Disabled
     }
 
-    /// What is to go wrong.
+    /// The faults that are to happen.
     pub fn faults_mut(&mut self) -> &mut Faults {
         &mut self.device.faults
     }
@@ -432,7 +432,7 @@ impl Model {
         self.device.health.left.synd()
     }
 
-    /// What it has done.
+    /// The counts of its work.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -441,7 +441,7 @@ impl Model {
         }
     }
 
-    /// What is set of the port.
+    /// The settings of the port.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.device.vport.settings

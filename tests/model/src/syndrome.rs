@@ -79,7 +79,7 @@ macro_rules! syndromes {
                 match self { $(Self::$Name => Status::$Status,)* }
             }
 
-            /// What happened, in words.
+            /// The description of the error.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$Name => $text,)* }
@@ -523,7 +523,7 @@ impl Syndrome {
     }
 }
 
-/// How a command ends if not well.
+/// The failure of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reject {
     /// With this answer.

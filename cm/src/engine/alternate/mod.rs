@@ -174,7 +174,7 @@ impl<'s> Engine<'s> {
         Ok(true)
     }
 
-    /// Whether any connection can have an alternate path.
+    /// Returns `true` if any connection can have an alternate path.
     #[cfg(feature = "infiniband")]
     #[inline]
     pub(crate) fn has_alternate_slots(&self) -> bool {

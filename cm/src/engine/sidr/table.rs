@@ -214,13 +214,13 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// Whether there is no request and no kept answer, and so no timer.
+    /// Returns `true` if there is no request and no kept answer, and so no timer.
     #[inline]
     fn is_idle(&self) -> bool {
         !cfg!(feature = "datagrams") || self.in_use == 0 && self.kept.first == NIL
     }
 
-    /// Whether nothing has to be done at this time. Costs next to nothing where no services are resolved.
+    /// Returns `true` if nothing has to be done at this time. Costs next to nothing where no services are resolved.
     #[inline]
     pub(in crate::engine) fn is_ahead_of(&self, now: u64) -> bool {
         self.is_idle() || self.wheel.is_ahead_of(now)

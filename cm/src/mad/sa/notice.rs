@@ -50,7 +50,7 @@ impl Notice {
     /// Value of [`Notice::kind`] of a [`Trap`].
     pub const SUBNET_MANAGEMENT: u8 = 3;
 
-    /// Whether it is this one of a GID.
+    /// Returns `true` if it is this one of a GID.
     pub const fn is(&self, trap: Trap) -> bool {
         self.is_generic == 1 && self.trap == trap as u16
     }

@@ -22,7 +22,7 @@ record! {
         traffic_class: u8 = 48, 0, 8;
         /// 1 if answers may come back the same way.
         reversible: u8 = 49, 0, 1;
-        /// How many paths are wanted at most.
+        /// The number of paths that are wanted at most.
         numb_path: u8 = 49, 1, 7;
         /// Partition.
         pkey: u16 = 50, 0, 16;

@@ -54,7 +54,7 @@ impl SaPortInfo {
         Ok(())
     }
 
-    /// Whether ports may be [send-only full members](super::JoinState::SendOnlyFullMember) of multicast groups.
+    /// Returns `true` if ports may be [send-only full members](super::JoinState::SendOnlyFullMember) of multicast groups.
     pub const fn has_send_only_full_members(&self) -> bool {
         self.capability_mask2 & SEND_ONLY_FULL_MEMBERS != 0
     }

@@ -78,7 +78,7 @@ impl<'a> Segment<'a> {
         self.0.header()
     }
 
-    /// Whether it is of the protocol at all.
+    /// Returns `true` if it is of the protocol at all.
     pub const fn is_active(&self) -> bool {
         self.0.bytes[RMPP_FLAGS] & RMPP_ACTIVE != 0
     }
@@ -104,12 +104,12 @@ impl<'a> Segment<'a> {
         RmppStatus(self.0.bytes[STATUS])
     }
 
-    /// Whether the message begins here.
+    /// Returns `true` if the message begins here.
     pub const fn is_first(&self) -> bool {
         self.0.bytes[RMPP_FLAGS] & FIRST != 0
     }
 
-    /// Whether the message ends here.
+    /// Returns `true` if the message ends here.
     pub const fn is_last(&self) -> bool {
         self.0.bytes[RMPP_FLAGS] & LAST != 0
     }

@@ -10,7 +10,7 @@ record! {
         service_id: u64 = 0, 0, 64;
         /// Partition.
         pkey: u16 = 24, 0, 16;
-        /// How many seconds the record lasts; [`ServiceRecord::FOREVER`].
+        /// The number of seconds that the record lasts; [`ServiceRecord::FOREVER`].
         lease: u32 = 28, 0, 32;
     }
     gids {

@@ -39,12 +39,12 @@ impl SaStatus {
     /// Not allowed.
     pub const DENIED: Self = Self(0x0700);
 
-    /// Whether it worked.
+    /// Returns `true` if it worked.
     pub const fn is_success(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether to ask again later.
+    /// Returns `true` if to ask again later.
     pub const fn is_busy(self) -> bool {
         self.0 & Self::BUSY.0 != 0
     }

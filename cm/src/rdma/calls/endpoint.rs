@@ -15,7 +15,7 @@ use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::making::Saved;
 use crate::rdma::verbs::objects::QpInit;
 
-/// How long librdmacm gives each step of address resolution here.
+/// The time that librdmacm gives each step of address resolution here.
 pub(crate) const RESOLVE: Duration = Duration::from_millis(2000);
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {

@@ -289,7 +289,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(self.ids.slot(id)?.state)
     }
 
-    /// Whether its calls wait for their outcome, since it has no event channel.
+    /// Returns `true` if its calls wait for their outcome, since it has no event channel.
     pub fn is_synchronous(&self, id: CmId) -> Result<bool, RdmaError> {
         let index = self.ids.index(id)?;
         Ok(self.ids[index].events.target == Target::Id(index as u32))

@@ -67,8 +67,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.start_qp_in(id, pd, None, init)
     }
 
-    /// Whether the QP that [`start_qp`](Self::start_qp) has begun is there; `None` while it is not. Meanwhile the manager has
-    /// to be [polled](Self::poll).
+    /// Checks whether the QP that [`start_qp`](Self::start_qp) has begun is there; `None` while it is not. Meanwhile the
+    /// manager has to be [polled](Self::poll).
     pub fn try_finish_qp(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;
         self.try_created(index)
@@ -295,13 +295,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// Whether a QP can be allocated now.
+    /// Returns `true` if a QP can be allocated now.
     pub fn is_bound(&self, id: CmId) -> Result<bool, RdmaError> {
         Ok(self.ids.slot(id)?.route.bound && self.ids.slot(id)?.state != IdState::Idle)
     }
 }
 
-/// Whether an object could not be made for lack of a slot.
+/// Returns `true` if an object could not be made for lack of a slot.
 fn is_full(begun: &Result<(), RdmaError>) -> bool {
     matches!(
         begun,

@@ -268,7 +268,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(index)
     }
 
-    /// Whether a request is for ids of this type: one for a connection, or for a datagram service if there is none.
+    /// Returns `true` if a request is for ids of this type: one for a connection, or for a datagram service if there is none.
     fn is_for(&self, id_type: IdType, newcomer: Option<ConnectionId>) -> bool {
         let Some(newcomer) = newcomer else {
             return id_type.is_datagram();
@@ -386,7 +386,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .map(|(index, pending)| self.fetch(index, pending)))
     }
 
-    /// Whether an event waits in a channel: what makes a descriptor of the caller's readable.
+    /// Returns `true` if an event waits in a channel: what makes a descriptor of the caller's readable.
     pub fn has_cm_event(&self, channel: ChannelId) -> Result<bool, RdmaError> {
         self.ids.channel(channel)?;
         Ok(self.ids.queue(Target::Channel(channel)).head != NIL)
@@ -578,7 +578,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.block(None, |cm| cm.try_complete_disconnect(id))
     }
 
-    /// Whether the connection of a synchronous id is over.
+    /// Checks whether the connection of a synchronous id is over.
     #[inline(never)]
     pub(crate) fn try_complete_disconnect(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;

@@ -10,7 +10,8 @@ use crate::rdma::port::partitions::{PartitionQp, PartitionQps, To};
 use crate::rdma::types::error::RdmaError;
 
 impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
-    /// Whether there is a send buffer, whatever the partition. If not, an event comes, or a look is due, when there is one.
+    /// Returns `true` if there is a send buffer, whatever the partition. If not, an event comes, or a look is due, when there
+    /// is one.
     #[inline]
     pub(crate) fn can_send(&mut self) -> Result<bool, RdmaError> {
         #[cfg(feature = "infiniband")]
@@ -43,7 +44,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         self.gsi.send_to(&path, qpn, qkey, mad)
     }
 
-    /// Whether all that was sent has left.
+    /// Returns `true` if all that was sent has left.
     pub(crate) fn all_sent(&self) -> bool {
         #[cfg(feature = "infiniband")]
         if let Some(partitions) = &self.partitions
@@ -70,7 +71,7 @@ impl<P: Platform, R> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Whether an answer of the firmware to one of them is to be looked for.
+    /// Returns `true` if an answer of the firmware to one of them is to be looked for.
     #[inline]
     pub(crate) fn partitions_wait(&self) -> bool {
         #[cfg(feature = "infiniband")]

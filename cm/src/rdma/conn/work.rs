@@ -92,7 +92,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.begin_work_in_call(self.now(), index)
     }
 
-    /// Whether the QP that was begun is the id's.
+    /// Checks whether the QP that was begun is the id's.
     pub(crate) fn try_created(&mut self, index: usize) -> Result<Option<()>, RdmaError> {
         let slot = &mut self.ids[index];
         match slot.objects.qp {

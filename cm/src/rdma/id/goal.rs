@@ -84,12 +84,12 @@ impl Work {
         self.goal = Goal::None;
     }
 
-    /// Whether a connection is on its way that was not called off.
+    /// Returns `true` if a connection is on its way that was not called off.
     pub(crate) fn is_connecting(&self) -> bool {
         !matches!(self.goal, Goal::None)
     }
 
-    /// Whether a command is under way, or is to come.
+    /// Returns `true` if a command is under way, or is to come.
     pub(crate) fn is_busy(&self) -> bool {
         self.under_way.is_some() || self.flush || self.fresh.is_some() || self.is_connecting()
     }

@@ -128,7 +128,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
         }
     }
 
-    /// Whether an id may have this address beside the others on the port of its space.
+    /// Checks whether an id may have this address beside the others on the port of its space.
     pub(crate) fn check_port(
         &self,
         index: usize,

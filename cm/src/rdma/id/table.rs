@@ -119,7 +119,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         self.ending -= 1;
     }
 
-    /// Whether the only slots that are left are those of ids that are gone.
+    /// Returns `true` if the only slots that are left are those of ids that are gone.
     pub(crate) fn has_only_endings(&self) -> bool {
         self.free_head == NIL && self.ending > 0
     }
@@ -184,7 +184,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
     }
 
-    /// Whether the id works without a channel.
+    /// Returns `true` if the id works without a channel.
     pub(crate) fn is_sync(&self, index: usize) -> bool {
         self[index].events.target == Target::Id(index as u32)
     }

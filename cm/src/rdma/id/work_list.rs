@@ -29,7 +29,7 @@ impl WorkList {
         error: None,
     };
 
-    /// Whether there is an answer to wait for.
+    /// Returns `true` if there is an answer to wait for.
     pub(crate) fn is_busy(&self) -> bool {
         !self.posted.is_empty() || self.head != NIL
     }

@@ -253,7 +253,7 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(true)
     }
 
-    /// Whether there is a send buffer. If not, an event comes when there is one.
+    /// Returns `true` if there is a send buffer. If not, an event comes when there is one.
     #[inline]
     pub(crate) fn can_send(&mut self) -> Result<bool, RdmaError> {
         if self.free != 0 {
@@ -273,17 +273,17 @@ impl<'d, P: Platform> GsiPort<'d, P> {
         Ok(self.free != 0)
     }
 
-    /// Whether there is a send buffer, as far as is known.
+    /// Returns `true` if there is a send buffer, as far as is known.
     pub(crate) const fn has_buffer(&self) -> bool {
         self.free != 0
     }
 
-    /// Whether all that was sent has left.
+    /// Returns `true` if all that was sent has left.
     pub(crate) const fn is_idle(&self) -> bool {
         self.free == u64::MAX
     }
 
-    /// Whether a work request failed, so that nothing more is sent until QP1 is started again.
+    /// Returns `true` if a work request failed, so that nothing more is sent until QP1 is started again.
     pub(crate) const fn has_failed(&self) -> bool {
         self.failed
     }

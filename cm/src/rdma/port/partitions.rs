@@ -256,7 +256,7 @@ impl<'d, P: Platform> Sender<'d, P> {
 }
 
 impl<'d, P: Platform> PartitionQps<'_, 'd, P> {
-    /// Whether QP1 itself sends in this partition.
+    /// Returns `true` if QP1 itself sends in this partition.
     pub(crate) const fn is_first(&self, pkey: u16) -> bool {
         same_partition(self.first, pkey)
     }

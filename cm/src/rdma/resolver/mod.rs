@@ -93,8 +93,8 @@ pub trait Resolver {
         self.resolve(now, source, destination)
     }
 
-    /// Whether there is a route to `destination` from `source`, an address of the port. No question is sent, nothing is
-    /// kept: it is for addresses that unknown hosts name in their requests.
+    /// Returns `true` if there is a route to `destination` from `source`, an address of the port. No question is sent,
+    /// nothing is kept: it is for addresses that unknown hosts name in their requests.
     fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
         let _ = (source, destination);
         true
@@ -117,7 +117,7 @@ pub trait Resolver {
         None
     }
 
-    /// Whether InfiniBand ports have IP addresses with it.
+    /// Returns `true` if InfiniBand ports have IP addresses with it.
     fn has_ip(&self) -> bool {
         false
     }
@@ -127,12 +127,12 @@ pub trait Resolver {
         DEFAULT_PKEY
     }
 
-    /// Whether each address that an InfiniBand port was given is known to be its own, or another host's.
+    /// Returns `true` if each address that an InfiniBand port was given is known to be its own, or another host's.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// Whether an InfiniBand port has this IP address.
+    /// Returns `true` if an InfiniBand port has this IP address.
     fn has_address(&self, address: IpAddr) -> bool {
         let _ = address;
         false
@@ -232,7 +232,7 @@ pub trait Resolver {
         None
     }
 
-    /// Whether an answer is to come from the port with this LID, to which a question was redirected.
+    /// Returns `true` if an answer is to come from the port with this LID, to which a question was redirected.
     fn asks(&self, lid: u16) -> bool {
         let _ = lid;
         false

@@ -230,7 +230,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// Whether the queue can take a frame, or has failed: sending reports the error.
+    /// Returns `true` if the queue can take a frame, or has failed: sending reports the error.
     fn can_transmit(&mut self) -> bool {
         let mut failed = None;
         can_transmit(&mut self.queue, &mut failed) || failed.is_some()

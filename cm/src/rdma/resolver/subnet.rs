@@ -9,9 +9,9 @@ use crate::rdma::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
 
-/// How long a path is used without asking again.
+/// The time that a path is used without asking again.
 const PATH_LIFE: Duration = Duration::from_secs(60);
-/// How long an answer is kept for the id that asked.
+/// The time that an answer is kept for the id that asked.
 const KEPT: Duration = Duration::from_secs(1);
 /// How long to try to leave a group. No caller waits for it.
 const LEAVING: Duration = Duration::from_secs(3);

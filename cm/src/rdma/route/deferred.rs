@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::rdma::port::gsi::Received;
 
-/// How long a MAD waits: as long as a neighbour is asked for.
+/// The time that a MAD waits: as long as a neighbour is asked for.
 const LIFE: Duration = Duration::from_secs(3);
 
 /// Storage for one message of a host that the resolver has to ask for first.

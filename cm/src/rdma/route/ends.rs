@@ -74,8 +74,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         })
     }
 
-    /// Whether the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev` and
-    /// `validate_ipv6_net_dev` ask: the source is one host's, and there is a route to it from the destination, which is
+    /// Returns `true` if the addresses that a request names can be those of its two ends, as Linux's `validate_ipv4_net_dev`
+    /// and `validate_ipv6_net_dev` ask: the source is one host's, and there is a route to it from the destination, which is
     /// the device's: a wildcard listener means the device's addresses, not any.
     pub(crate) fn check_ends(&self, header: &CmaHeader, over_ip: bool) -> bool {
         self.is_own_end(header.destination, over_ip)

@@ -103,7 +103,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Err(RdmaError::NoSuchPartition(pkey))
     }
 
-    /// Whether an id on InfiniBand has IP addresses, by one that it is given.
+    /// Returns `true` if an id on InfiniBand has IP addresses, by one that it is given.
     pub(crate) fn is_over_ip(&self, address: &SockAddr) -> bool {
         self.is_infiniband() && matches!(address, SockAddr::Ip(_))
     }
@@ -238,7 +238,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         Ok(())
     }
 
-    /// Whether a QP of this port can have this alternate path; if not, what the other end is answered.
+    /// Checks whether a QP of this port can have this alternate path; if not, what the other end is answered.
     #[cfg(feature = "infiniband")]
     pub(crate) fn check_alternate(&self, path: &AlternatePath) -> Result<(), AprStatus> {
         if !self.device.capabilities().has_alternate_paths() {

@@ -67,7 +67,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         self.gid
     }
 
-    /// Whether ids have GIDs for addresses here.
+    /// Returns `true` if ids have GIDs for addresses here.
     pub(crate) fn is_infiniband(&self) -> bool {
         cfg!(feature = "infiniband") && self.port.link_layer == LinkLayer::InfiniBand
     }
@@ -118,7 +118,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         address != ANY_GID && gsi::gid(address) == self.gid
     }
 
-    /// How many MADs wait until their senders' addresses are resolved.
+    /// The number of MADs that wait until their senders' addresses are resolved.
     pub(crate) const fn deferred_mads(&self) -> usize {
         self.deferred_mads.len()
     }
@@ -148,7 +148,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             .map(|(index, entry)| (index, entry.vlan))
     }
 
-    /// Whether the device has this address.
+    /// Returns `true` if the device has this address.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         if self.is_infiniband() {
             return self.is_own_gid(address);
@@ -196,7 +196,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         fallback
     }
 
-    /// Whether the device has this address; on InfiniBand, as an IP address or as a GID.
+    /// Returns `true` if the device has this address; on InfiniBand, as an IP address or as a GID.
     pub(crate) fn is_own_end(&self, address: IpAddr, over_ip: bool) -> bool {
         if cfg!(feature = "infiniband") && over_ip {
             return self.resolver.has_address(address);

@@ -30,7 +30,7 @@ pub(super) enum Source {
 pub(super) struct Wait<'a, 'c, 's, 'd, P: Platform, R: Resolver, F> {
     pub(super) cm: &'a AsyncCm<'c, 's, 'd, P, R>,
     pub(super) source: Source,
-    /// Whether it was counted by the source.
+    /// `true` if it was counted by the source.
     pub(super) entered: bool,
     pub(super) look: F,
 }

@@ -104,7 +104,7 @@ impl EventType {
 
 #[cfg(feature = "infiniband")]
 impl EventType {
-    /// Whether it is about the paths of a connection, which may come at any time.
+    /// Returns `true` if it is about the paths of a connection, which may come at any time.
     pub(crate) const fn is_of_paths(self) -> bool {
         matches!(
             self,
@@ -212,11 +212,11 @@ impl fmt::Debug for CmEvent {
 pub struct TraceEntry {
     /// When, on the platform's clock.
     pub time: core::time::Duration,
-    /// Whether this end sent it.
+    /// `true` if this end sent it.
     pub sent: bool,
     /// Which message.
     pub message: Attribute,
-    /// Whether it was sent before.
+    /// `true` if it was sent before.
     pub repeated: bool,
     /// The other end's address.
     pub peer: IpAddr,

@@ -60,8 +60,8 @@ pub enum PortSpace {
 }
 
 impl PortSpace {
-    /// Whether ids in it have UD QPs, which nothing connects: peers are found by SIDR. There are none in a build without
-    /// datagrams.
+    /// Returns `true` if ids in it have UD QPs, which nothing connects: peers are found by SIDR. There are none in a build
+    /// without datagrams.
     pub const fn is_datagram(self) -> bool {
         cfg!(feature = "datagrams") && matches!(self, Self::Udp | Self::Ipoib)
     }
@@ -112,7 +112,7 @@ impl IdType {
         }
     }
 
-    /// Whether this build has it in a port space (`rdma_create_id`, `rdma_create_ep`).
+    /// Returns `true` if this build has it in a port space (`rdma_create_id`, `rdma_create_ep`).
     pub(crate) const fn fits(self, port_space: PortSpace) -> bool {
         let any = matches!(port_space, PortSpace::Ib);
         match self {
@@ -123,7 +123,7 @@ impl IdType {
         }
     }
 
-    /// Whether its ids have UD QPs, which nothing connects, as [`PortSpace::is_datagram`].
+    /// Returns `true` if its ids have UD QPs, which nothing connects, as [`PortSpace::is_datagram`].
     pub const fn is_datagram(self) -> bool {
         cfg!(feature = "datagrams") && matches!(self, Self::Ud)
     }

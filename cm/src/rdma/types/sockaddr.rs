@@ -63,7 +63,7 @@ impl SockaddrIb {
         }
     }
 
-    /// Whether the service is one of the port space; a mask without a port space leaves it to the id.
+    /// Returns `true` if the service is one of the port space; a mask without a port space leaves it to the id.
     fn is_in(&self, port_space: PortSpace) -> bool {
         let mask = self.sid_mask & !PORT_MASK;
         self.sid & mask == (port_space as u64) << 16 & mask

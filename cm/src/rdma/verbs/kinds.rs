@@ -70,7 +70,7 @@ impl<'d, P: Platform> CreatingIdQp<'d, P> {
         })
     }
 
-    /// Whether the firmware has its command.
+    /// Returns `true` if the firmware has its command.
     pub(crate) fn is_posted(&self) -> bool {
         match self {
             Self::Rc(qp) => qp.is_posted(),
@@ -137,7 +137,7 @@ impl<'d, P: Platform> DestroyingIdQp<'d, P> {
         Some(())
     }
 
-    /// Whether the firmware has its command.
+    /// Returns `true` if the firmware has its command.
     pub(crate) fn is_posted(&self) -> bool {
         match self {
             Self::Rc(qp) => qp.is_posted(),

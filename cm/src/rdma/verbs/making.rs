@@ -51,7 +51,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
         matches!(self, Self::Made(_))
     }
 
-    /// Whether one is under way, or what there was of one that could not be made.
+    /// Returns `true` if one is under way, or what there was of one that could not be made.
     pub(crate) const fn is_making(&self) -> bool {
         matches!(self, Self::Making(_) | Self::Ending(_) | Self::EndingCq(_))
     }
@@ -213,14 +213,14 @@ impl<'d, P: Platform> Making<'d, P> {
         there.iter().zip(own).all(|(there, own)| own || !there)
     }
 
-    /// Whether the QP receives from the id's SRQ.
+    /// Returns `true` if the QP receives from the id's SRQ.
     pub(crate) const fn takes_own(&self) -> bool {
         match &self.0 {
             Step::Cqs { takes_own, .. } | Step::Qp { takes_own, .. } => *takes_own,
         }
     }
 
-    /// Whether the firmware has a command of it; if not, the command queue is full.
+    /// Returns `true` if the firmware has a command of it; if not, the command queue is full.
     pub(crate) fn is_posted(&self) -> bool {
         match &self.0 {
             Step::Cqs { cqs, .. } => cqs

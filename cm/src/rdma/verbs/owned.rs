@@ -42,7 +42,7 @@ impl<P: Platform> Objects<'_, P> {
 }
 
 impl<'d, P: Platform> Objects<'d, P> {
-    /// Whether the QP, made or under way, uses nothing of the application's, so that it can go later.
+    /// Returns `true` if the QP, made or under way, uses nothing of the application's, so that it can go later.
     pub(crate) fn are_own(&self) -> bool {
         let own_pd = matches!(self.pd, Some(PdOf::Default(_)));
         let qp = match &self.qp {
@@ -63,7 +63,7 @@ impl<'d, P: Platform> Objects<'d, P> {
         own && self.srq.is_none()
     }
 
-    /// Whether there is a QP, or will be.
+    /// Returns `true` if there is a QP, or will be.
     pub(crate) fn has_qp(&self) -> bool {
         self.qp.is_made() || self.qp.is_making()
     }

@@ -55,7 +55,7 @@ pub(crate) struct Kept<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> Kept<'d, P> {
-    /// Whether a QP that is created from `init` in `pd` would be as this one is.
+    /// Returns `true` if a QP that is created from `init` in `pd` would be as this one is.
     fn fits(&self, pd: &Pd<'d, P>, init: &KeptInit<'d, P>) -> bool {
         let QpCap {
             max_send_wr,
@@ -120,12 +120,12 @@ impl<'s, 'd, P: Platform> QpPool<'s, 'd, P> {
         }
     }
 
-    /// Whether one more can be kept.
+    /// Returns `true` if one more can be kept.
     pub(crate) const fn has_room(&self) -> bool {
         self.free != NIL
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.head == NIL
     }

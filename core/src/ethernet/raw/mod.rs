@@ -103,7 +103,7 @@ impl<'d, P: Platform> RawPacketQp<'d, P> {
         self.sq.packets.min_inline.into()
     }
 
-    /// Whether the device fills in checksums.
+    /// Returns `true` if the device fills in checksums.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.sq.packets.checksums
@@ -152,7 +152,7 @@ impl<'d, P: Platform> RawPacketQp<'d, P> {
         (&mut self.sq, &mut self.rq)
     }
 
-    /// Whether the queues are those that it was created with.
+    /// Returns `true` if the queues are those that it was created with.
     fn has_own_queues(&self) -> bool {
         self.object.has_records([self.sq.record, self.rq.record])
     }

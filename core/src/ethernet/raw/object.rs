@@ -35,7 +35,7 @@ pub(super) struct RawObject<'d, P: Platform> {
     pub(super) heads: usize,
     pub(super) sq_sig_all: bool,
     pub(super) port: u8,
-    /// Whether the card can take VLAN tags out; whether it should, and whether the receive queue says so.
+    /// `true` if the card can take VLAN tags out; whether it should, and whether the receive queue says so.
     pub(super) vlan_cap: bool,
     pub(super) strip_vlan: bool,
     pub(super) strips_vlan: bool,

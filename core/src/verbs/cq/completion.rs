@@ -9,7 +9,7 @@ use crate::memory::cqe_ring::Cqe;
 use crate::types::wc::{Entry, Fields, NetworkHeader, Wc, WcFlags, WcOpcode, WcStatus};
 use crate::verbs::cq::ring::Current;
 
-/// What a completion is of, hence which fields of it mean something.
+/// The source of a completion, hence which fields of it mean something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompletionKind {
     /// A success of the send queue.
@@ -60,7 +60,7 @@ impl Completion<'_> {
         self.fields().status()
     }
 
-    /// What it is of. A caller that reads many fields asks this first: where the completion comes from
+    /// The source of the completion. A caller that reads many fields asks this first: where the completion comes from
     /// [`Batch::next_with`](crate::cq::Batch::next_with), the answer is known when the code is compiled.
     #[must_use]
     #[inline(always)]
@@ -75,7 +75,7 @@ impl Completion<'_> {
         }
     }
 
-    /// What completed.
+    /// The work that completed.
     #[must_use]
     #[inline]
     pub fn opcode(&self) -> WcOpcode {
@@ -125,7 +125,7 @@ impl Completion<'_> {
             .then(|| fields.invalidated())
     }
 
-    /// Which optional fields are valid, and other flags.
+    /// The optional fields that are valid, and other flags.
     #[must_use]
     #[inline]
     pub fn flags(&self) -> WcFlags {
@@ -139,7 +139,7 @@ impl Completion<'_> {
         self.fields().pkey_index()
     }
 
-    /// What a datagram on RoCE travelled in, hence how its GRH area reads.
+    /// The encapsulation of a datagram on RoCE, hence how its GRH area reads.
     #[must_use]
     #[inline]
     pub fn network_header(&self) -> NetworkHeader {

@@ -59,7 +59,7 @@ impl Compressed<'_> {
         (self.session.format != MiniFormat::Hash).then(|| self.mini.checksum())
     }
 
-    /// What completed: the same for all of a session.
+    /// The work that completed: the same for all of a session.
     #[must_use]
     #[inline]
     pub fn opcode(&self) -> WcOpcode {
@@ -91,7 +91,7 @@ impl Compressed<'_> {
             .then(|| fields.imm_data())
     }
 
-    /// Which optional fields are valid: the same for all of a session.
+    /// The optional fields that are valid: the same for all of a session.
     #[must_use]
     #[inline]
     pub fn flags(&self) -> WcFlags {

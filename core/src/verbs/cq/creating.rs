@@ -40,7 +40,7 @@ pub struct CreatingCq<'d, P: Platform> {
     log_size: u8,
     class: SlotClass,
     flight: InFlight,
-    /// What it is made of, until it is over.
+    /// The parts of the CQ, until it is over.
     parts: Option<Parts<'d, P>>,
 }
 
@@ -100,7 +100,7 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
         self.step(None)
     }
 
-    /// Whether the firmware has the command. If not, the command queue is full, and
+    /// Returns `true` if the firmware has the command. If not, the command queue is full, and
     /// [`try_finish`](Self::try_finish) asks again.
     #[must_use]
     pub fn is_posted(&self) -> bool {

@@ -75,7 +75,7 @@ impl<'d, P: Platform> DestroyingCq<'d, P> {
         self.step(None)
     }
 
-    /// Whether the firmware has the command. If not, the command queue is full, and
+    /// Returns `true` if the firmware has the command. If not, the command queue is full, and
     /// [`try_finish`](Self::try_finish) asks again.
     #[must_use]
     pub const fn is_posted(&self) -> bool {

@@ -95,7 +95,7 @@ impl CqEntries {
         Self::new(Some(format), CqeSize::Bytes64)
     }
 
-    /// What mini CQEs hold, if the device compresses.
+    /// The format of mini CQEs, if the device compresses.
     #[must_use]
     pub const fn compression(self) -> Option<MiniFormat> {
         match self.0 {
@@ -113,7 +113,7 @@ impl CqEntries {
         }
     }
 
-    /// What there is to do, unless they are plain.
+    /// The work that entries need, unless they are plain.
     pub(super) fn kind(self) -> Option<&'static Kind> {
         self.0
     }

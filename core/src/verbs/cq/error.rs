@@ -1,4 +1,4 @@
-//! What can go wrong with a CQ.
+//! The errors of CQs.
 
 use core::fmt;
 
@@ -7,25 +7,25 @@ use bareverbs_firmware_cmds::numbers::Cqn;
 use crate::platform::DmaError;
 use crate::types::error::{CommandError, DeviceError};
 
-/// What went wrong with a CQ.
+/// The error of a CQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CqError {
     /// The size is 0 or more than the device has.
     Size {
-        /// What was asked for.
+        /// The entries that were asked for.
         asked: u32,
         /// The largest possible.
         limit: u32,
     },
     /// The storage that the device was opened with holds no more CQs.
     NoSlot {
-        /// How many it holds.
+        /// The number of CQs that it holds.
         limit: usize,
     },
     /// QPs still use it.
     Busy {
-        /// How many queues of them.
+        /// The number of queues.
         users: u32,
     },
     /// The ring would be too small for the completions in it.

@@ -69,7 +69,7 @@ impl<'d, P: Platform> Cq<'d, P> {
 }
 
 impl CqEvents<'_> {
-    /// Whether an event came since the last call. [`Cq::take_event`] is independent of this.
+    /// Returns `true` if an event came since the last call. [`Cq::take_event`] is independent of this.
     pub fn take(&mut self) -> bool {
         let events = self.slot.events.load(Acquire);
         let new = events != self.seen;

@@ -62,11 +62,11 @@ pub use bareverbs_firmware_cmds::values::CqeSize;
 pub struct CqInit {
     /// Completions that it holds at least.
     pub cqe: u32,
-    /// Which completion vector (hence interrupt) its events use, modulo their number.
+    /// The completion vector (hence interrupt) that its events use, modulo their number.
     pub comp_vector: u16,
     /// Let the device continue when the CQ overflows: completions are lost then, without an error.
     pub ignore_overrun: bool,
-    /// How large its entries are, and whether the device compresses them.
+    /// The size of its entries, and their compression.
     pub entries: CqEntries,
 }
 
@@ -177,7 +177,7 @@ impl<'d, P: Platform> Device<'d, P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Slow {
-    /// What it has found, if anything, is in the ring.
+    /// The result, if there is one, is in the ring.
     Polled,
     Failed,
 }
@@ -438,8 +438,8 @@ impl<'d, P: Platform> Cq<'d, P> {
         );
     }
 
-    /// Whether an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ. Events
-    /// arrive while the device is polled ([`Device::poll`]).
+    /// Returns `true` if an event came since the last call: `ibv_get_cq_event` and `ibv_ack_cq_events` for this one CQ.
+    /// Events arrive while the device is polled ([`Device::poll`]).
     pub fn take_event(&mut self) -> bool {
         self.events.take_event(self.slot)
     }
@@ -603,7 +603,7 @@ impl<'d, P: Platform> Cq<'d, P> {
             .map_err(CqError::Command)
     }
 
-    /// How it was created.
+    /// The attributes with which it was created.
     #[must_use]
     pub fn init(&self) -> CqInit {
         self.init

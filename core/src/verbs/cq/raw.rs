@@ -74,7 +74,7 @@ impl<P: Platform> Cq<'_, P> {
         ring.publish(ring.ci());
     }
 
-    /// Whether the CQ still works.
+    /// Checks whether the CQ still works.
     pub(crate) fn check(&self) -> Result<(), CqError> {
         if self.slot.pending_flags.load(Acquire) & CQ_FAILED != 0 {
             return Err(self.failure());
@@ -95,7 +95,7 @@ impl<P: Platform> Cq<'_, P> {
         Ok(())
     }
 
-    /// Whether no completion waits to be taken.
+    /// Returns `true` if no completion waits to be taken.
     pub(crate) fn is_empty(&self) -> bool {
         let ring = self.ring();
         !ring.is_ready()

@@ -47,7 +47,7 @@ pub(crate) struct Current {
     pub(crate) is_long: bool,
 }
 
-/// What the slow path has found, without what the ring knows itself, so that rings stay small.
+/// The result of the slow path, without what the ring knows itself, so that rings stay small.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     cqe: Cqe,
@@ -68,7 +68,7 @@ impl Current {
     }
 }
 
-/// What a ring has as the last QP before the first one. Its `qpn_tag` matches no QP.
+/// The stand-in for the last QP before there is one. Its `qpn_tag` matches no QP.
 #[cfg(not(all(test, loom)))]
 static NO_SLOT: QpSlot = QpSlot::new();
 #[cfg(all(test, loom))]
@@ -87,7 +87,7 @@ pub(crate) struct Ring<'d> {
     /// Doorbell record: consumer index, then arm state.
     pub(crate) record: DoorbellRecord,
     pub(crate) srqs: &'d [SrqSlot],
-    /// What the slow path has found.
+    /// The result of the slow path.
     pub(crate) found: Option<Found>,
     /// Completions that matched nothing.
     pub(crate) garbage: u64,
@@ -176,7 +176,7 @@ impl<'d> Ring<'d> {
         self.all().size
     }
 
-    /// What the slow path has found.
+    /// The result of the slow path.
     pub(crate) fn found(&self) -> Option<Current> {
         let Found { cqe, wr_id, tail } = self.found?;
         Some(Current {
@@ -187,7 +187,7 @@ impl<'d> Ring<'d> {
         })
     }
 
-    /// Whether the next CQE is the host's.
+    /// Returns `true` if the next CQE is the host's.
     pub(crate) fn is_ready(&self) -> bool {
         self.all().is_there(self.ci())
     }
@@ -492,7 +492,7 @@ impl<'d> Ring<'d> {
     }
 }
 
-/// Whether a CQE is one of a requester.
+/// Returns `true` if a CQE is one of a requester.
 fn is_of_requester(tail: TailWord) -> bool {
     matches!(
         Opcode::from_number(tail.last().opcode()),
@@ -500,7 +500,7 @@ fn is_of_requester(tail: TailWord) -> bool {
     )
 }
 
-/// Whether a CQE is one of a responder.
+/// Returns `true` if a CQE is one of a responder.
 fn is_of_receiver(tail: TailWord) -> bool {
     matches!(
         Opcode::from_number(tail.last().opcode()),
@@ -514,12 +514,12 @@ fn is_of_receiver(tail: TailWord) -> bool {
     )
 }
 
-/// Whether a CQE is one that QPs get.
+/// Returns `true` if a CQE is one that QPs get.
 fn is_of_qp(tail: TailWord) -> bool {
     is_of_requester(tail) || is_of_receiver(tail)
 }
 
-/// Whether a CQE is a receive of this slot's QP, whatever its number is, since frames come to it.
+/// Returns `true` if a CQE is a receive of this slot's QP, whatever its number is, since frames come to it.
 fn is_frame_of(slot: &QpSlot, tail: TailWord) -> bool {
     is_of_receiver(tail) && slot.has_packets()
 }
@@ -534,7 +534,7 @@ fn as_frame(mut tail: TailWord) -> TailWord {
     tail
 }
 
-/// Whether a CQE reports a failure.
+/// Returns `true` if a CQE reports a failure.
 fn is_error(tail: TailWord) -> bool {
     tail.last().opcode() >= Opcode::RequesterError as u8
 }

@@ -110,8 +110,8 @@ pub struct QueriedQp {
     pub attr: QpAttr,
     /// What the queues hold.
     pub cap: QpCap,
-    /// Whether every send makes a completion.
+    /// `true` if every send makes a completion.
     pub sq_sig_all: bool,
-    /// Whether the send queue is still draining on its way to SQD.
+    /// `true` if the send queue is still draining on its way to SQD.
     pub sq_draining: bool,
 }

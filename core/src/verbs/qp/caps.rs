@@ -98,7 +98,7 @@ impl QpKind {
         .number()
     }
 
-    /// Whether it is one end of an extended reliable connection. There are none in a build without them.
+    /// Returns `true` if it is one end of an extended reliable connection. There are none in a build without them.
     pub(crate) const fn is_xrc(self) -> bool {
         cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
     }

@@ -323,19 +323,20 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         self.object.sizes.cap
     }
 
-    /// Whether every request reports its completion ([`QpInitAttr::sq_sig_all`](crate::QpInitAttr::sq_sig_all)).
+    /// Returns `true` if every request reports its completion ([`QpInitAttr::sq_sig_all`](crate::QpInitAttr::sq_sig_all)).
     #[must_use]
     pub fn sq_sig_all(&self) -> bool {
         self.object.sq_sig_all
     }
 
-    /// Whether it receives from an SRQ.
+    /// Returns `true` if it receives from an SRQ.
     #[must_use]
     pub fn has_srq(&self) -> bool {
         self.object.srq.is_some()
     }
 
-    /// Whether a QP that is created with `init` in `pd` would be as this one was: of the same sizes, on the same CQs.
+    /// Returns `true` if a QP that is created with `init` in `pd` would be as this one was: of the same sizes, on the same
+    /// CQs.
     #[must_use]
     pub fn is_as_created(&self, pd: &Pd<'d, P>, init: &QpInitHandles<'d, P>) -> bool {
         let object = &self.object;

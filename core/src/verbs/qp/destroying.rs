@@ -62,7 +62,7 @@ impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
         self.step(None)
     }
 
-    /// Whether the firmware has the command. If not, the command queue is full, and
+    /// Returns `true` if the firmware has the command. If not, the command queue is full, and
     /// [`try_finish`](Self::try_finish) asks again.
     #[must_use]
     pub fn is_posted(&self) -> bool {

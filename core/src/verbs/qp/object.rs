@@ -114,7 +114,7 @@ impl<P: Platform> QpObject<'_, P> {
         }
     }
 
-    /// Whether it may be destroyed.
+    /// Checks whether it may be destroyed.
     pub(crate) fn check_destroy(&self) -> Result<(), DestroyQpError> {
         match self.groups {
             0 => Ok(()),
@@ -122,17 +122,17 @@ impl<P: Platform> QpObject<'_, P> {
         }
     }
 
-    /// Whether it was destroyed, so that it holds nothing any more.
+    /// Returns `true` if it was destroyed, so that it holds nothing any more.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.under_way, UnderWay::Gone)
     }
 
-    /// Whether a transition is under way.
+    /// Returns `true` if a transition is under way.
     pub(crate) fn is_modifying(&self) -> bool {
         matches!(self.under_way, UnderWay::Modify(_))
     }
 
-    /// Whether the firmware has a command of it.
+    /// Returns `true` if the firmware has a command of it.
     pub(crate) fn is_posted(&self) -> bool {
         match &self.under_way {
             UnderWay::Modify(transit) => transit.flight.is_posted(),

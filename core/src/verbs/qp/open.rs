@@ -143,7 +143,7 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         self.lay::<FIXED, F>(&request, fixed);
     }
 
-    /// Whether another work request can begin. If not, why is remembered.
+    /// Returns `true` if another work request can begin. If not, why is remembered.
     fn is_ready(&mut self) -> bool {
         if self.lacks_target {
             self.fail(PostError::Unsupported);
@@ -357,7 +357,7 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         self.end_data(inline_segments(len));
     }
 
-    /// Whether the request at hand takes inline data.
+    /// Returns `true` if the request at hand takes inline data.
     #[inline(always)]
     fn takes_inline(&self) -> bool {
         self.bare != 0 && ControlWord::from_memory(self.bare).opcode() & TAKES_NO_INLINE == 0

@@ -26,7 +26,7 @@ pub(crate) struct Packets {
     pub(crate) min_inline: u16,
     /// Bytes of the largest WQE.
     pub(crate) max_wqe: u16,
-    /// Whether the device fills in checksums.
+    /// `true` if the device fills in checksums.
     pub(crate) checksums: bool,
 }
 

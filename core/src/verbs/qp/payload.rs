@@ -23,8 +23,8 @@ pub trait Payload: sealed::Sealed + Copy {
     fn parts(self) -> Self::Parts;
     #[doc(hidden)]
     fn of(parts: Self::Parts) -> Self;
-    /// Whether the queue takes it, and [`write_usual`](Self::write_usual) can write it there. `short_inline` is not above
-    /// [`Wqe::SHORT`].
+    /// Returns `true` if the queue takes it, and [`write_usual`](Self::write_usual) can write it there. `short_inline` is not
+    /// above [`Wqe::SHORT`].
     #[doc(hidden)]
     fn is_usual<T: QpType, const AT: usize>(
         self,

@@ -65,7 +65,7 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     /// Bytes of the longest WQE that goes to the device by BlueFlame; 0 on an uncached doorbell page.
     pub(crate) blue_flame: u32,
     pub(crate) max_sge: u8,
-    /// Whether atomics work as verbs promise.
+    /// `true` if atomics work as verbs promise.
     pub(crate) atomics: bool,
     /// What [`post_late`](Self::post_late) is called for.
     pub(crate) late: Late,
@@ -235,7 +235,7 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     /// The first word of the last complete WQE, as it lies in memory; 0 if there is none (a WQE is never all zero there: its
     /// size is not).
     pub(super) last: u64,
-    /// Whether the next work request is the first one.
+    /// `true` if the next work request is the first one.
     pub(super) first: bool,
     /// The first one that the next doorbell is for: the queue's, in a copy that the compiler need not read again.
     pub(super) from: u32,
@@ -306,7 +306,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         }
     }
 
-    /// Whether a request with `AT` bytes before this data is posted without a call.
+    /// Returns `true` if a request with `AT` bytes before this data is posted without a call.
     #[inline(always)]
     pub fn is_usual<const AT: usize>(&self, data: impl Payload) -> bool {
         let queue = &*self.queue;

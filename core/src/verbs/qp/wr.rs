@@ -188,7 +188,7 @@ pub enum PostError {
     },
     /// Too much inline data.
     InlineTooLong {
-        /// How many bytes were given.
+        /// The number of bytes that were given.
         given: u32,
         /// How many the queue takes.
         limit: u16,

@@ -54,7 +54,7 @@ pub struct SrqAttr {
     pub srq_limit: u32,
 }
 
-/// What went wrong with an SRQ.
+/// The error of an SRQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SrqError {
@@ -62,24 +62,24 @@ pub enum SrqError {
     Cap(CapError),
     /// The storage that the device was opened with holds no more SRQs.
     NoSlot {
-        /// How many it holds.
+        /// The number of SRQs that it holds.
         limit: usize,
     },
     /// QPs still use it.
     Busy {
-        /// How many.
+        /// The number of QPs.
         users: u32,
     },
     /// The limit has to be below the size.
     Limit {
-        /// What was asked for.
+        /// The limit that was asked for.
         asked: u32,
         /// The size.
         max_wr: u32,
     },
     /// The storage that the device was opened with holds no more QPs, of which an XRC SRQ counts as one.
     NoQpSlot {
-        /// How many it holds.
+        /// The number of QPs that it holds.
         limit: usize,
     },
     /// The device, or the software interface agreed on, does not have XRC.
@@ -124,14 +124,14 @@ fn link_to(index: u32) -> u32 {
     word.0
 }
 
-/// Which object of the device stands behind an SRQ.
+/// The object of the device behind an SRQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Object {
     /// ISSI 0.
     Srq,
     /// ISSI 1: a receive memory pool.
     Rmp,
-    /// What XRC targets receive into; it takes slots of a QP (with this index) and of a CQ.
+    /// The receive queue of XRC targets; it takes slots of a QP (with this index) and of a CQ.
     Xrc { source: u32, cq: u32 },
 }
 
@@ -340,7 +340,7 @@ impl<'d, P: Platform> Pd<'d, P> {
 }
 
 impl<P: Platform> Srq<'_, P> {
-    /// Whether it is one that XRC targets receive into.
+    /// Returns `true` if it is one that XRC targets receive into.
     #[must_use]
     pub fn is_xrc(&self) -> bool {
         matches!(self.object, Object::Xrc { .. })
@@ -461,7 +461,7 @@ impl<P: Platform> Srq<'_, P> {
         result.map_err(SrqError::Command)
     }
 
-    /// Whether the limit's event came since the last call.
+    /// Returns `true` if the limit's event came since the last call.
     pub fn take_limit_event(&mut self) -> bool {
         self.slot.limit_reached.swap(0, AcqRel) != 0
     }

@@ -82,7 +82,7 @@ impl Combiner {
         self.line.take().map_or_else(Vec::new, Line::leave)
     }
 
-    /// What has stayed for long enough.
+    /// Returns the lines that have stayed for long enough.
     pub(crate) fn late(&mut self, now: Duration) -> Vec<Write> {
         let line = self.line.take_if(|line| line.until <= now);
         line.map_or_else(Vec::new, Line::leave)

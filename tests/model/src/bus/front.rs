@@ -1,4 +1,4 @@
-//! What is between the bus and the doorbell registers: bursts that are put together, and WQEs that come in several.
+//! The front between the bus and the doorbell registers: it puts bursts together, and WQEs that come in several.
 
 use crate::bus::combine::Combiner;
 use crate::config::Config;
@@ -6,10 +6,10 @@ use crate::objects::wqe;
 use bareverbs_firmware_cmds::wqe::{ControlWord, SEGMENT_UNIT};
 use core::time::Duration;
 
-/// What the bus transfers at a time, if the processor combined it.
+/// The bytes that the bus transfers at a time, if the processor combined them.
 pub(crate) const BURST: usize = 64;
 
-/// What is between the bus and the doorbell registers.
+/// The front between the bus and the doorbell registers.
 #[derive(Debug)]
 pub(crate) struct Front {
     pub(crate) combiner: Option<Combiner>,
@@ -53,7 +53,7 @@ impl PartialWqe {
         wqe::control(&self.bytes)
     }
 
-    /// How long the WQE says that it is, in whole bursts.
+    /// The length that the WQE's control segment has, in whole bursts.
     pub(crate) fn len(&self) -> usize {
         (usize::from(self.control().ds()) * SEGMENT_UNIT)
             .next_multiple_of(BURST)

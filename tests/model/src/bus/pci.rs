@@ -22,7 +22,7 @@ pub(crate) const MSIX_TABLE: u64 = 0x2000;
 /// BAR 0 page of the pending bits.
 pub(crate) const MSIX_PENDING: u64 = 0x3000;
 
-/// What a configuration write asks for beyond storing a value.
+/// The effect of a configuration write beyond storing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConfigEffect {
     None,

@@ -87,7 +87,7 @@ struct Reader<'t> {
     /// Name, kind, document.
     sources: Vec<(&'t str, Source, &'t str)>,
     section: String,
-    /// Whether there were sections with the maxima of general and RoCE capabilities.
+    /// `true` for a section with the maxima of general and RoCE capabilities.
     maxima: [bool; 2],
 }
 

@@ -17,7 +17,7 @@ use bareverbs_firmware_cmds::qp::{Qpc, scatter};
 use bareverbs_firmware_cmds::roce::RoceAddr;
 use bareverbs_firmware_cmds::values::DctState;
 
-/// What the target is to the transport.
+/// The context of the target's queue pair in the transport.
 fn queue_pair(device: &Device, dct: &Dctc) -> Qpc {
     let caps = &device.caps.general;
     let mut context = Qpc::ZERO;

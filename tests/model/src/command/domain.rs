@@ -65,7 +65,7 @@ impl Device {
     }
 }
 
-/// What one kind of domain is called where.
+/// The names of one kind of domain.
 struct Family {
     table: fn(&mut Device) -> &mut Table<Domain>,
     kind: ObjectKind,

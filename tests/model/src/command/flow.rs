@@ -83,7 +83,7 @@ pub(super) fn limits(
     })
 }
 
-/// What most of the commands say alike.
+/// The fields that most of the commands have.
 struct Scope {
     op_mod: u16,
     other_vport: bool,
@@ -272,7 +272,7 @@ pub(super) fn modify_table(
     device.restore(io, place, ObjectKind::FlowTable, number, &context.0)
 }
 
-/// What of a group lies in the host's pages.
+/// The bytes of a group that lie in the host's pages.
 fn group_context(table: u32, first: u32, last: u32) -> [u8; 12] {
     let mut context = [0; 12];
     for (bytes, word) in context

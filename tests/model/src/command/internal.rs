@@ -43,7 +43,7 @@ const WRITE: u32 = 2;
 const CLASS: u32 = 0xff;
 const CLASS_REGISTERS: u32 = 1;
 
-/// How an access ended, as Linux has it (`mlxsw_emad_op_tlv_status`).
+/// The end of an access, as Linux has it (`mlxsw_emad_op_tlv_status`).
 mod ended {
     pub(super) const WELL: u32 = 0;
     pub(super) const NO_REGISTER: u32 = 4;

@@ -123,7 +123,7 @@ fn named_end(of: &Descriptor) -> usize {
         .unwrap_or(of.size)
 }
 
-/// What every command has: opcode, `op_mod` and the words behind them.
+/// The head of every command: opcode, `op_mod` and the words behind them.
 const HEAD: usize = 16;
 
 /// The least input that a command can do with. rdma-core's VFIO driver and iPXE leave reserved words at its end out, and

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use core::time::Duration;
 
-/// What a slot is doing.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
     Idle,
@@ -19,7 +19,7 @@ pub(crate) enum Slot {
 #[derive(Debug)]
 pub(crate) struct CommandQueue {
     pub(crate) address: u64,
-    /// What the registers give back until then, and then: the address before this one.
+    /// The time until which the registers give back the address before this one, and that address.
     former: (Duration, u64),
     /// High half of the address, until the low half comes.
     pub(crate) latch: u32,

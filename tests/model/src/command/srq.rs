@@ -16,7 +16,7 @@ use bareverbs_firmware_cmds::srq::{
 use bareverbs_firmware_cmds::values::{ArmRq, RmpState, WqType};
 use zerocopy::FromBytes;
 
-/// What the three contexts have in common.
+/// The part that the three contexts have in common.
 struct Plan<'a> {
     kind: SrqKind,
     context: &'a [u8],

@@ -115,7 +115,7 @@ const RTR2RTS: Transition = Transition {
     },
 };
 
-/// What a QP takes that is in use.
+/// The options of a QP that is in use.
 fn live() -> Opt {
     Opt::ALT_ADDR_PATH
         | Opt::ACCESS
@@ -286,7 +286,7 @@ fn exchange_paths(context: &mut Qpc) {
     *context.secondary_address_path_mut() = primary;
 }
 
-/// What is asked for of path migration. Only the device arms a QP.
+/// Checks the request for path migration. Only the device arms a QP.
 fn check_migration(device: &Device, new: &Qpc, from: &Qpc, mask: u32) -> Result {
     let has = |bit: Opt| mask & bit.bits() != 0;
     let able =
@@ -342,7 +342,7 @@ impl Device {
     }
 }
 
-/// What drivers send with every transition.
+/// Merges the fields that drivers send with every transition.
 fn merge_always(device: &Device, to: &mut Qpc, from: &Qpc) -> Result {
     if from.pd() != 0 && from.pd() != to.pd() {
         if !device.has(ObjectKind::Pd, from.pd()) {

@@ -270,7 +270,7 @@ impl Device {
             || keys.any(|umem| umem == Some(id))
     }
 
-    /// What a command would destroy, which has to be the current user's.
+    /// Finds the object that a command would destroy, which has to be the current user's.
     pub(super) fn to_be_destroyed(
         &self,
         opcode: Opcode,
@@ -297,7 +297,7 @@ impl Device {
     }
 }
 
-/// What a command destroys, and at which byte its number is.
+/// The kind of object that a command destroys, and the byte at which its number is.
 fn destroyed(opcode: Opcode) -> Option<(ObjectKind, usize)> {
     let kind = match opcode {
         Opcode::DeallocUar => ObjectKind::Uar,

@@ -1,4 +1,4 @@
-//! What a send request must carry, and what it may ask for.
+//! The demands on a send request: the headers that it must carry, and the offloads that it may ask for.
 //!
 //! How a card answers a request that does not conform is not known. It needs the inline headers to decide whether a frame
 //! goes round to another function, and the authors of Linux's driver say that a frame without them goes out to the port
@@ -20,7 +20,7 @@ const BY_VPORT: u8 = 1;
 /// `MLX5_ETH_L2_INLINE_HEADER_SIZE` in rdma-core.
 const MIN_L2: usize = frame::HEADER + frame::TAG;
 
-/// What a request asks the card to do with the frame.
+/// The offloads that a request asks for.
 pub(super) struct Asked {
     pub(super) checksums: Wanted,
     pub(super) insert_tag: bool,

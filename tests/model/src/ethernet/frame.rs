@@ -1,4 +1,4 @@
-//! What a network card sees in a frame: VLAN tags, network and transport headers.
+//! The parts of a frame that a network card sees: VLAN tags, network and transport headers.
 
 /// Ethertypes.
 pub(crate) mod ethertype {
@@ -48,7 +48,7 @@ pub(crate) struct Network {
     pub(crate) transport: usize,
     /// Where the packet ends; padding may follow.
     pub(crate) end: usize,
-    /// What follows, behind extension headers.
+    /// The next protocol, behind extension headers.
     pub(crate) protocol: u8,
     pub(crate) fragment: bool,
     /// The header fits the frame, and its lengths do.

@@ -61,7 +61,7 @@ impl QueueState {
     }
 }
 
-/// What the sends of a queue have in common.
+/// The part that the sends of a queue have in common.
 #[derive(Debug)]
 pub(crate) struct Tis {
     pub(crate) context: Tisc,
@@ -128,7 +128,7 @@ impl Sq {
     }
 }
 
-/// How the WQEs of a striding queue are divided.
+/// The division of a striding queue's WQEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Strides {
     pub(crate) log_number: u8,
@@ -136,7 +136,7 @@ pub(crate) struct Strides {
 }
 
 impl Strides {
-    /// What the fields count from: `MLX5_MPWQE_LOG_NUM_STRIDES_BASE` and `MLX5_MPWQE_LOG_STRIDE_SZ_BASE` of Linux, 9 and 6
+    /// The bases of the fields: `MLX5_MPWQE_LOG_NUM_STRIDES_BASE` and `MLX5_MPWQE_LOG_STRIDE_SZ_BASE` of Linux, 9 and 6
     /// in rdma-core and DPDK as well. The number is a signed one: with `ext_stride_num_range` it goes down to 2^3.
     const NUMBER_BASE: i8 = 9;
     const SIZE_BASE: u8 = 6;
@@ -177,7 +177,7 @@ pub(crate) struct Rq {
     pub(crate) context: Rqc,
     pub(crate) state: QueueState,
     pub(crate) ring: Ring,
-    /// How many WQEs were consumed, how many were posted as of the last look.
+    /// The number of WQEs that were consumed, and of those posted as of the last look.
     pub(crate) next: u16,
     pub(crate) posted: u16,
     /// The next WQE of a linked list.
@@ -206,7 +206,7 @@ impl Rq {
         )
     }
 
-    /// What the WQEs of a striding queue are divided into.
+    /// The strides of a striding queue's WQEs.
     pub(crate) fn strides(&self) -> Option<Strides> {
         Strides::of(self.context.wq())
     }

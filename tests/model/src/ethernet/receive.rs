@@ -29,11 +29,11 @@ const START_PADDING: u32 = 1 << 31;
 const LOOPBACK_UNICAST: u8 = 1 << 0;
 const LOOPBACK_MULTICAST: u8 = 1 << 1;
 
-/// What a completion says of a frame beyond its length.
+/// The facts about a frame that a completion has beside its length.
 struct Facts {
     tag: Option<u16>,
     parsed: Parsed,
-    /// What is inside, at a queue that looks into tunnels.
+    /// The inner packet, at a queue that looks into tunnels.
     inner: Option<Parsed>,
     verdict: Verdict,
     hash: Hash,
@@ -57,7 +57,7 @@ impl Looked {
     }
 }
 
-/// What became of a frame at one queue.
+/// The outcome for a frame at one queue.
 pub(super) enum Outcome {
     Done {
         index: u16,
@@ -522,7 +522,7 @@ fn put_tunnel(cqe: &mut [u8; SIZE], facts: &Facts) {
     word.write(cqe);
 }
 
-/// Which headers there are, the inner ones in a tunnel, which were found right, and the tag if one was taken out.
+/// The headers that there are, the inner ones in a tunnel, which were found right, and the tag if one was taken out.
 fn headers(facts: &Facts) -> HeadersWord {
     const ACK: u8 = 0x10;
     let mut word = HeadersWord(0);

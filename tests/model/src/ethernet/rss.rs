@@ -20,7 +20,7 @@ pub(crate) mod select {
     pub(crate) const ALL: u32 = SOURCE_IP | DESTINATION_IP | SOURCE_PORT | DESTINATION_PORT | SPI;
 }
 
-/// What came of hashing: the number, and what went into it, as the completion codes it.
+/// The result of hashing: the number, and the fields that went into it, as the completion codes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Hash {
     pub(crate) value: u32,

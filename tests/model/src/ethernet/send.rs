@@ -36,7 +36,7 @@ const MAX_WQE: usize = 1024;
 /// Frames to the own address that may wait; a device drops what its buffer does not hold.
 const LOOPBACK_DEPTH: usize = 1024;
 
-/// What one WQE says.
+/// The content of one WQE.
 struct Entry {
     index: u16,
     opcode: u8,

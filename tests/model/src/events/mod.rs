@@ -1,4 +1,4 @@
-//! How the driver is notified: entries in completion and event queues, and the interrupts of those that are armed.
+//! The notification of the driver: entries in completion and event queues, and the interrupts of those that are armed.
 
 pub(crate) mod completion_queue;
 pub(crate) mod compression;

@@ -5,7 +5,7 @@ pub mod setting;
 use crate::syndrome::Status;
 use core::time::Duration;
 
-/// What happens to a command.
+/// The fault of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandFault {
     /// It is not executed, and answered with this status.
@@ -49,9 +49,9 @@ pub struct CommandRule {
     pub op_mod: Option<u16>,
     /// The number of matching commands that pass first.
     pub skip: u32,
-    /// How many it strikes after that; then the rule is used up.
+    /// The number of commands that it strikes after that; then the rule is used up.
     pub times: u32,
-    /// What happens.
+    /// The fault.
     pub fault: CommandFault,
 }
 
@@ -81,7 +81,7 @@ impl CommandRule {
     }
 }
 
-/// What is to go wrong.
+/// The faults that are to happen.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Command faults; the first rule that strikes is the one that counts.

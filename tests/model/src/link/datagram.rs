@@ -227,7 +227,7 @@ impl Wire {
         }
     }
 
-    /// What to remove in the end.
+    /// The path to remove in the end.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.claim.clone()

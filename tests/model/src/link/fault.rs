@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Link;
 use super::rng::Rng;
 
-/// How often which damage happens to a frame, in times per thousand.
+/// The damage to frames, in times per thousand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
     /// The frame is lost.
@@ -42,7 +42,7 @@ impl Rates {
     }
 }
 
-/// What a rule does to a frame.
+/// The effect of a rule on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Let it pass, without the random damage.
@@ -71,7 +71,7 @@ struct Rule {
     action: Action,
 }
 
-/// What was done so far.
+/// The counts of the damage so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
     /// Frames that came in.
@@ -189,7 +189,7 @@ impl<L: Link> Faulty<L> {
         self.rules.clear();
     }
 
-    /// What was done so far.
+    /// The counts of the damage so far.
     pub fn report(&self) -> Report {
         self.report
     }
@@ -379,7 +379,7 @@ impl<L: Link> Faulty<L> {
         self.idle()
     }
 
-    /// What befalls a frame.
+    /// Applies the damage to a frame.
     fn interfere(&mut self, from: usize, frame: &[u8], now: Duration) {
         let before = self.overtaken.len();
         match self.rule_for(from, frame) {

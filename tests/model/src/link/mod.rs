@@ -61,7 +61,7 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
 }
 
-/// What a wire does to time.
+/// The timing of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
     /// From the last bit sent to the last bit received.

@@ -14,7 +14,7 @@ use super::datagram::LONGEST;
 
 /// So many bytes are written at a time.
 pub(super) const BATCH: usize = 64 * 1024;
-/// What a [`Reader`] holds.
+/// The size of a [`Reader`]'s buffer.
 const BUFFER: usize = 256 * 1024;
 /// The time that the answer to a wish may take, and a write to a switch that takes nothing: it waits for its ports itself.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -32,14 +32,14 @@ pub enum Wish {
     Exactly {
         /// The first one.
         first: u8,
-        /// How many.
+        /// The number of ports.
         count: u8,
     },
     /// These numbers, or others if they are taken or `first` is 0.
     Preferably {
         /// The first one.
         first: u8,
-        /// How many.
+        /// The number of ports.
         count: u8,
     },
 }
@@ -73,7 +73,7 @@ impl Wish {
     }
 }
 
-/// What a switch says to a wish.
+/// The answer of a switch to a wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The first number; 0 if none was wanted.

@@ -21,7 +21,7 @@ enum End {
     Switch(usize, u8),
 }
 
-/// What a subnet consists of, read from lines:
+/// The parts of a subnet, read from lines:
 ///
 /// ```text
 /// # Two switches with two cables between them, and an adapter at each.
@@ -41,7 +41,7 @@ pub struct Topology {
     cables: Vec<[End; 2]>,
 }
 
-/// What is wrong with a description of a subnet.
+/// An error in the description of a subnet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct TopologyError {
@@ -181,7 +181,7 @@ impl FromStr for Topology {
 /// Its ports are the adapters'.
 pub struct Subnet {
     switches: Vec<Switch>,
-    /// What each port of a switch leads to, and each adapter.
+    /// The peers of each switch's ports, and of each adapter.
     behind: Vec<Vec<Option<End>>>,
     adapters: Vec<Option<End>>,
     /// Frames for adapters.

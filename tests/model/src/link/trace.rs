@@ -57,7 +57,7 @@ pub struct Tracer<L, F> {
     sink: F,
 }
 
-/// What a tracer calls with time, port and frame.
+/// The function that a tracer calls with time, port and frame.
 pub type Sink = fn(Duration, usize, &[u8]);
 
 impl<L: Link> Tracer<L, Sink> {

@@ -41,7 +41,7 @@ const FIRST: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(100);
 /// Frames from an uplink that wait for the processes that they are for, as many as a process itself would hold.
 const QUEUED: usize = 4096;
-/// How often the thread that reads an uplink looks whether the switch has ended.
+/// The interval at which the thread that reads an uplink checks for the end of the switch.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A switch at a path.
@@ -187,7 +187,7 @@ struct Ports {
     units: Units,
 }
 
-/// Which connection has which unit number, from 1 to 254.
+/// The connections by unit number, from 1 to 254.
 #[derive(Debug)]
 struct Units([usize; 255]);
 

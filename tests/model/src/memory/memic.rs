@@ -11,7 +11,7 @@ pub(crate) struct Memic {
     /// The part of the BAR that shows it.
     window: Range<u64>,
     bytes: RefCell<Vec<u8>>,
-    /// What is allocated: place and length.
+    /// The allocations: place and length.
     allocated: BTreeMap<u64, u64>,
     /// The number of bytes, from the start on, that other functions hold.
     held: u64,

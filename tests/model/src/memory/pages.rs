@@ -30,7 +30,7 @@ enum Role {
     Contexts(u16),
 }
 
-/// What the host has given.
+/// The pages that the host has given.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     held: BTreeMap<u64, Role>,
@@ -49,7 +49,7 @@ pub(crate) struct Pages {
     elsewhere: bool,
 }
 
-/// What lies in a context's slot.
+/// The bytes of a context's slot.
 fn image(kind: u32, number: u32, context: &[u8]) -> [u8; SLOT] {
     let mut image = [0; SLOT];
     image[..8].copy_from_slice(&PATTERN.to_be_bytes());

@@ -11,7 +11,7 @@ pub(crate) struct Ring {
     log_page: u32,
     offset: u64,
     len: u64,
-    /// What the device may not do to user memory.
+    /// The accesses to user memory that the device is denied.
     unreadable: bool,
     unwritable: bool,
     record: u64,

@@ -24,7 +24,7 @@ impl Session {
 /// Indexes have 24 bits.
 pub(crate) const INDEX: u32 = 0xff_ffff;
 
-/// What the next completion does beside being written to the queue.
+/// The effect of the next completion beside being written to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Nothing.

@@ -116,7 +116,7 @@ pub(crate) fn patterns_agree(mut list: &[Indirect]) -> bool {
     true
 }
 
-/// What an access needs.
+/// The rights that an access needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
     LocalRead,
@@ -154,7 +154,7 @@ pub(crate) struct Mkey {
     pub(crate) place: Place,
 }
 
-/// Whose access it is.
+/// The owner of an access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Accessor {
     pub(crate) pd: u32,

@@ -1,5 +1,6 @@
-//! What commands make, and the entries of queues: state alone. Nothing here names [`Device`](crate::device::Device), which
-//! holds a [`Table`](table::Table) for each kind; what the device does with them is in `impl Device` blocks elsewhere.
+//! The objects that commands make, and the entries of queues: state alone. Nothing here names
+//! [`Device`](crate::device::Device), which holds a [`Table`](table::Table) for each kind; what the device does with them is
+//! in `impl Device` blocks elsewhere.
 
 pub(crate) mod cq;
 pub(crate) mod cqe;
@@ -13,7 +14,7 @@ pub(crate) mod uar;
 pub(crate) mod umem;
 pub(crate) mod wqe;
 
-/// What an object is, in contexts and leak reports.
+/// The kind of an object, in contexts and leak reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum ObjectKind {
@@ -72,7 +73,7 @@ pub enum ObjectKind {
 /// Objects that were still there when the driver said that it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leak {
-    /// What.
+    /// The kind of the object.
     pub kind: ObjectKind,
     /// Its number (memory keys: the index), or how many pages.
     pub number: u32,

@@ -165,7 +165,7 @@ impl Qp {
     }
 }
 
-/// What the transport calls the type of a QP; `None` for those that never reach the wire.
+/// The transport's name for the type of a QP; `None` for those that never reach the wire.
 pub(crate) fn kind(context: &Qpc) -> Option<QpKind> {
     Some(match context.st() {
         service::RC => QpKind::Rc,

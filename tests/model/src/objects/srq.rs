@@ -27,7 +27,7 @@ pub(crate) struct Srq {
     pub(crate) pd: u32,
     pub(crate) cqn: Option<u32>,
     pub(crate) xrcd: Option<u32>,
-    /// What its completions name it by.
+    /// The index by which its completions name it.
     pub(crate) user_index: u32,
     /// WQEs in a ring rather than a list.
     pub(crate) cyclic: bool,

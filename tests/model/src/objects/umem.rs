@@ -46,9 +46,9 @@ pub(crate) const SHARED_UID: u16 = 0xffff;
 /// The user contexts, and which objects are whose. Those of no user are the kernel's: uid 0.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    /// Who sent the command that is being executed.
+    /// The sender of the command that is being executed.
     pub(crate) current: u16,
-    /// What each may do (`uctx.cap`).
+    /// The capabilities of each user (`uctx.cap`).
     contexts: BTreeMap<u16, u32>,
     owners: HashMap<(ObjectKind, u32), u16>,
 }

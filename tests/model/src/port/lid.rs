@@ -9,10 +9,10 @@ const FIRST_MULTICAST_LID: u16 = 0xc000;
 /// Addresses the port at the other end of the cable: used by management datagrams with a directed route.
 pub(crate) const PERMISSIVE_LID: u16 = 0xffff;
 
-/// What an address vector says of an InfiniBand destination.
+/// The InfiniBand destination of an address vector.
 pub(crate) struct LocalDestination<'a> {
     pub(crate) lid: u16,
-    /// Which of the port's own identifiers is the source.
+    /// The path bits, which choose the source among the port's own identifiers.
     pub(crate) path_bits: u8,
     pub(crate) service_level: u8,
     /// The destination's GID, if there is to be a global header.

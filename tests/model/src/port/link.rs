@@ -11,7 +11,7 @@ const PORT_DOWN: u8 = PortState::Down.number();
 const PORT_ACTIVE: u8 = PortState::Active.number();
 /// The link of an InfiniBand port is up, and a subnet manager has to configure it.
 pub(crate) const INITIALIZED: u8 = 5;
-/// What a subnet manager has set: LIDs, P_Keys, GUIDs; and that clients register anew what they registered.
+/// The event after a subnet manager has set LIDs, P_Keys or GUIDs, or had clients register anew what they registered.
 pub(crate) const LID_CHANGED: u8 = 6;
 pub(crate) const PKEYS_CHANGED: u8 = 7;
 pub(crate) const GUIDS_CHANGED: u8 = 8;

@@ -93,7 +93,7 @@ impl Device {
         Ok(Some(answer))
     }
 
-    /// What a subnet manager sets, and the events that tell the driver.
+    /// Applies the settings of a subnet manager, and raises the events that tell the driver.
     fn set_subnet(&mut self, io: &mut Io<'_>, asked: &Datagram) -> Result<(), Status> {
         let modifier = be32(asked, MODIFIER);
         let data: &[u8; SUBNET_DATA] = asked[DATA..].first_chunk().ok_or(Status::InvalidValue)?;

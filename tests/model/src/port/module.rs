@@ -57,7 +57,7 @@ impl Module {
         }
     }
 
-    /// What is read from a device address on; zeros where there is nothing.
+    /// Reads from a device address on; zeros where there is nothing.
     pub(crate) fn read(&self, address: u8, page: u8, at: usize, into: &mut [u8]) -> bool {
         let none = [0; 128];
         let (low, high) = match (address, &self.second) {
@@ -86,7 +86,7 @@ pub struct Sensor {
     pub number: u16,
     /// Eight bytes of text.
     pub name: [u8; 8],
-    /// What it measures.
+    /// The temperature that it measures.
     pub temperature: i16,
     /// The most that it measured since that was enabled or reset.
     pub highest: i16,

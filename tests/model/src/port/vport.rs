@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What went through the port to and from Ethernet queues, by [`Kind`].
+/// The counts of the port's traffic to and from Ethernet queues, by [`Kind`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EthernetTraffic {
     pub(crate) received: [Traffic; Kind::COUNT],
@@ -78,12 +78,12 @@ pub(crate) struct Vport {
     pub(crate) cable: EthernetTraffic,
     /// Addresses that the driver accepts, in the order of list types: unicast, multicast, VLANs.
     pub(crate) lists: [Vec<u64>; 3],
-    /// What drivers set.
+    /// The settings that drivers make.
     pub(crate) settings: Settings,
     /// InfiniBand's capability mask: traps, mapping of service levels, system image GUID and extended speeds, and what
     /// software adds.
     pub(crate) cap_mask1: u32,
-    /// What a subnet manager sets on an InfiniBand port.
+    /// The settings that a subnet manager makes on an InfiniBand port.
     pub(crate) subnet: SubnetPort,
     pub(crate) tables: Tables,
     /// The GUIDs behind the port's own; 0 is none.

@@ -39,7 +39,7 @@ impl Device {
         }
     }
 
-    /// How long the next queue's turn is, and how many turns of others come first.
+    /// The length of the next queue's turn, and the number of turns of others that come first.
     pub(crate) fn turn(&mut self, usual: usize, waiting: usize) -> (usize, usize) {
         if !self.config.quirks.any_turn {
             return (usual, 0);

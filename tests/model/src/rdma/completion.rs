@@ -11,7 +11,7 @@ use bareverbs_firmware_cmds::cqe::{
 use bareverbs_firmware_cmds::word::Word;
 
 impl Device {
-    /// What an entry names its queue by: the user index, or the shared queue's number in version 0.
+    /// The index by which an entry names its queue: the user index, or the shared queue's number in version 0.
     fn queue_index(&self, qpn: u32) -> u32 {
         let Some(qp) = self.qps.get(qpn) else {
             return 0;

@@ -21,7 +21,7 @@ impl ReadAhead {
         self.bytes.clear();
     }
 
-    /// What was read of a QP's queue from a block on.
+    /// The bytes that were read of a QP's queue from a block on.
     pub(crate) fn from(&self, qpn: u32, block: u16) -> &[u8] {
         let skip = usize::from(block.wrapping_sub(self.first)) * BLOCK as usize;
         self.bytes

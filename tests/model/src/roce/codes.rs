@@ -39,7 +39,7 @@ pub fn credits(code: u8) -> Option<u32> {
     CREDITS.get(usize::from(code & 31)).copied()
 }
 
-/// What an AETH says (IBTA vol. 1, 9.7.5.1.2).
+/// The meaning of an AETH (IBTA vol. 1, 9.7.5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syndrome {
     /// Acknowledged; credit code.

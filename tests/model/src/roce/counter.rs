@@ -1,4 +1,4 @@
-//! What transport and device count: most of it are a queue counter set's, under the hardware's names.
+//! The counters of transport and device: most of them are a queue counter set's, under the hardware's names.
 
 /// Counted occurrences; the device sums them per port and per Q counter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +84,6 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// How many there are.
+    /// The number of counters.
     pub const COUNT: usize = Counter::CqOverflow as usize + 1;
 }

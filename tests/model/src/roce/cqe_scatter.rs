@@ -5,6 +5,6 @@
 pub struct CqeScatter {
     /// Messages received (`cs_res` of the QPC).
     pub receives: u8,
-    /// What is read or fetched (`cs_req` of the QPC).
+    /// The largest response that goes into the CQE (`cs_req` of the QPC).
     pub responses: u8,
 }

@@ -87,7 +87,7 @@ impl Initiator {
         }));
     }
 
-    /// What remains when the initiator starts over.
+    /// The state that remains when the initiator starts over.
     pub(super) fn renewed(&self) -> Initiator {
         Initiator {
             connection: None,
@@ -102,7 +102,7 @@ fn older(number: u32, than: u32) -> bool {
     (number.wrapping_sub(than) as i32) < 0
 }
 
-/// Who an initiator is: its address and QPN.
+/// The identity of an initiator: its address and QPN.
 type Peer = ([u8; 16], u32);
 
 struct Incoming {

@@ -1,4 +1,4 @@
-//! What the transport of one QP needs from the device around it, and the plain types that cross that seam.
+//! The device around the transport of one QP, and the plain types that cross that seam.
 //!
 //! The transport ([`Transport`](super::transport::Transport)) handles packets, PSNs and timers; it is independent of
 //! WQE formats, CQE formats, doorbell records and mkey tables. The device implements [`Env`] as a view of itself *for
@@ -66,7 +66,7 @@ impl QpKind {
         matches!(self, QpKind::Dci | QpKind::Dct)
     }
 
-    /// What the packets say of the transport service.
+    /// The transport service in the packets' opcodes.
     pub fn service(self) -> Service {
         match self {
             QpKind::Rc => Service::Rc,
@@ -98,7 +98,7 @@ pub enum QpState {
     Err,
 }
 
-/// How the packets of a path are wrapped.
+/// The encapsulation of a path's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encapsulation {
     /// RoCE v1: a GRH behind Ethertype 0x8915.
@@ -154,7 +154,7 @@ pub struct Alternate {
     pub pkey: u16,
 }
 
-/// What remote operations a QP lets in (`rre`, `rwe`, `rae` of the QPC).
+/// The remote operations that a QP lets in (`rre`, `rwe`, `rae` of the QPC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemoteAccess {
     /// RDMA READ.
@@ -219,7 +219,7 @@ pub struct QpConfig {
     pub alternate: Option<Alternate>,
     /// `true` if acknowledgements carry the number of free receive WQEs (end-to-end flow control); otherwise "unlimited".
     pub advertise_credits: bool,
-    /// Which messages go into their completions.
+    /// The messages that go into their completions.
     pub cqe_scatter: CqeScatter,
     /// `true` if atomic operands lie in memory in big-endian order; the usual is the host's little-endian order.
     pub atomics_big_endian: bool,
@@ -257,7 +257,7 @@ pub enum Syndrome {
     RemoteAborted = cqe::Syndrome::RemoteAborted.number(),
 }
 
-/// Whose receive queue and whose memory an incoming request is about.
+/// The owner of the receive queue and of the memory that an incoming request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Domain {
     /// The QP's: its receive queue, its protection domain.
@@ -314,7 +314,7 @@ pub enum AtomicOp {
     },
 }
 
-/// What a send WQE asks for.
+/// The operation of a send WQE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendOp {
     /// Executed by the device at its place in the queue, nothing on the wire: NOP, UMR, local invalidate.
@@ -390,7 +390,7 @@ pub struct SendWork {
     pub index: u16,
     /// The mlx5 opcode of the WQE, for the CQE; opaque to the transport.
     pub wqe_opcode: u8,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
     /// Remote address of WRITE, READ and atomics.
     pub remote_addr: u64,
@@ -446,7 +446,7 @@ impl SendWork {
 /// A parsed receive WQE, from the RQ or the SRQ.
 #[derive(Debug, Clone, Default)]
 pub struct RecvWork {
-    /// What the CQE's `wqe_counter` reports: RQ counter, or SRQ WQE index.
+    /// The `wqe_counter` of the CQE: RQ counter, or SRQ WQE index.
     pub index: u16,
     /// Scatter list ([`Segment::Memory`] only).
     pub segments: Vec<Segment>,
@@ -486,11 +486,11 @@ pub struct SendCompletion {
     pub signaled: bool,
     /// Bytes that came in (READ, atomics) or went out.
     pub byte_len: u32,
-    /// How it ended.
+    /// The result.
     pub result: Result<(), Syndrome>,
 }
 
-/// What a receive WQE was used by.
+/// The operation that used a receive WQE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecvOp {
     /// SEND.
@@ -503,7 +503,7 @@ pub enum RecvOp {
     WriteImm(u32),
 }
 
-/// What header the 40 bytes in front of a datagram hold (`flags_rqpn` bits 25:24 of the CQE).
+/// The kind of header in the 40 bytes in front of a datagram (`flags_rqpn` bits 25:24 of the CQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrhKind {
     /// A GRH (RoCE v1).
@@ -519,7 +519,7 @@ pub enum GrhKind {
 pub struct DatagramSource {
     /// Source QPN.
     pub qpn: u32,
-    /// What the 40 bytes hold.
+    /// The kind of header in the 40 bytes.
     pub grh: GrhKind,
     /// P_Key of the packet.
     pub pkey: u16,
@@ -532,7 +532,7 @@ pub struct DatagramSource {
 pub struct RecvCompletion {
     /// Index of the WQE, from [`RecvWork::index`].
     pub index: u16,
-    /// What used it; [`RecvOp::Send`] in errors.
+    /// The operation that used it; [`RecvOp::Send`] in errors.
     pub op: RecvOp,
     /// Bytes of the message, the 40 of the GRH area included for datagrams.
     pub byte_len: u32,
@@ -540,9 +540,9 @@ pub struct RecvCompletion {
     pub solicited: bool,
     /// The sender of a datagram.
     pub source: Option<DatagramSource>,
-    /// Which queue the WQE came from.
+    /// The queue that the WQE came from.
     pub domain: Domain,
-    /// How it ended.
+    /// The result.
     pub result: Result<(), Syndrome>,
 }
 
@@ -569,7 +569,7 @@ pub enum QpEvent {
     PathMigrationFailed,
 }
 
-/// How far an error reaches.
+/// The reach of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorScope {
     /// Only the send queue: state SQE (UC, UD, GSI).

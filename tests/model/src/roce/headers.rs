@@ -1,4 +1,4 @@
-//! What is in front of the BTH: Ethernet, an optional 802.1Q tag, then IPv4 or IPv6 with UDP (RoCE v2) or a GRH (RoCE v1).
+//! The headers in front of the BTH: Ethernet, an optional 802.1Q tag, then IPv4 or IPv6 with UDP (RoCE v2) or a GRH (RoCE v1).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -39,7 +39,7 @@ pub struct Headers {
     pub ipv4_dont_fragment: bool,
 }
 
-/// What carries the BTH.
+/// The layer that carries the BTH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     V1,
@@ -184,7 +184,7 @@ impl Headers {
     }
 }
 
-/// What the IP header or GRH of a frame says.
+/// The content of a frame's IP header or GRH.
 struct Network {
     encapsulation: Encapsulation,
     traffic_class: u8,

@@ -77,7 +77,7 @@ pub(super) fn scatter(
 pub(super) struct Fault {
     /// The NAK that the peer gets.
     pub(super) nak: Nak,
-    /// How the receive WQE in use ends.
+    /// The status with which the receive WQE in use ends.
     pub(super) local: Syndrome,
 }
 

@@ -22,7 +22,7 @@ pub struct Scratch {
     frame: Vec<u8>,
 }
 
-/// What differs from one outgoing packet to the next.
+/// The fields that differ from one outgoing packet to the next.
 pub(super) struct Outgoing {
     pub(super) opcode: Opcode,
     pub(super) psn: Psn,

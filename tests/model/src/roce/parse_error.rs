@@ -1,4 +1,4 @@
-//! What can be wrong with a frame.
+//! The errors of frames.
 
 /// Why a frame is not a RoCE packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

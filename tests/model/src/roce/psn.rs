@@ -29,13 +29,13 @@ impl Psn {
         Psn(self.0.wrapping_sub(count) & MASK)
     }
 
-    /// How many packets after `earlier` this one is: -2^23 to 2^23 - 1.
+    /// The distance from `earlier` to this one in packets: -2^23 to 2^23 - 1.
     pub fn since(self, earlier: Psn) -> i32 {
         // Sign-extends the 24-bit difference.
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 
-    /// How many packets after `earlier`, known not to be before it: 0 to 2^24 - 1.
+    /// The distance from `earlier`, known not to be behind it: 0 to 2^24 - 1.
     pub fn distance(self, earlier: Psn) -> u32 {
         self.0.wrapping_sub(earlier.0) & MASK
     }

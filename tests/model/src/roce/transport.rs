@@ -24,7 +24,7 @@ use crate::port::lid::lid;
 /// One QP's transport. See the module [`env`](super::env) for who calls what.
 pub struct Transport {
     config: QpConfig,
-    /// What goes in front of its packets.
+    /// The headers in front of its packets.
     template: Option<Template>,
     requester: Requester,
     responder: Responder,

@@ -30,7 +30,7 @@ headers! {
         source: [u8; 6],
         ethertype: U16,
     }
-    /// What a VLAN tag puts behind its Ethertype (IEEE 802.1Q).
+    /// The bytes of a VLAN tag behind its Ethertype (IEEE 802.1Q).
     Tag {
         control: U16,
         ethertype: U16,
@@ -101,7 +101,7 @@ headers! {
         swap_or_add: U64,
         compare: U64,
     }
-    /// What is one word: AETH, XRCETH, immediate data, IETH.
+    /// The headers of one word: AETH, XRCETH, immediate data, IETH.
     Word {
         word: U32,
     }

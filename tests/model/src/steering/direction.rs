@@ -1,6 +1,6 @@
 //! The kinds of tables.
 
-/// Which frames a table is for.
+/// The frames that a table is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Receive,

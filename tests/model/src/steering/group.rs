@@ -20,7 +20,7 @@ pub(crate) mod action {
     pub(crate) const MODIFY_HEADER: u16 = 1 << 6;
 }
 
-/// What an entry does with frames that have its value.
+/// The action of an entry on frames that have its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) value: Fields,
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) flow_tag: u32,
     pub(crate) destinations: Vec<Destination>,
     pub(crate) counters: Vec<u32>,
-    /// What it changes in headers.
+    /// The changes of headers.
     pub(crate) rewrite: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What groups ask of a frame's headers: masks over fields in words, so that a group's entries are found by hashing.
+//! The criteria of groups: masks over fields in words, so that a group's entries are found by hashing.
 
 use crate::steering::Direction;
 use crate::steering::headers::{self, Headers};
@@ -148,7 +148,7 @@ pub(crate) struct Mask {
     bits: Fields,
     /// The words that are not zero, by their places.
     used: Vec<(usize, u64)>,
-    /// What a frame must not have.
+    /// The bits that a frame must not have.
     absent: Vec<(usize, u64)>,
 }
 
@@ -209,7 +209,7 @@ impl Mask {
             .all(|(value, mask)| value & !mask == 0)
     }
 
-    /// What entries are found by; `None` if no entry of the group can match.
+    /// The key by which entries are found; `None` if no entry of the group can match.
     pub(crate) fn key<'k>(&self, of: &Fields, key: &'k mut Vec<u64>) -> Option<&'k [u64]> {
         if self.absent.iter().any(|&(at, bits)| of[at] & bits != 0) {
             return None;
@@ -219,7 +219,7 @@ impl Mask {
         Some(key)
     }
 
-    /// What an entry is filed under.
+    /// The key under which an entry is filed.
     pub(crate) fn filed(&self, value: &Fields) -> Box<[u64]> {
         self.used
             .iter()

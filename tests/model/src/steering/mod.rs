@@ -33,7 +33,7 @@ pub(crate) struct Hit {
     pub(crate) tir: u32,
     /// Tag of the last entry with one that it came through, which its completion carries.
     pub(crate) flow_tag: u32,
-    /// What it gets of [`Steering::rewritten`] instead of the frame.
+    /// The index of [`Steering::rewritten`] that it gets instead of the frame.
     pub(crate) rewritten: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Rewritten {
     fields: Fields,
 }
 
-/// What the function's capabilities allow.
+/// The limits that the function's capabilities set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) direction: Direction,
@@ -117,7 +117,7 @@ pub(crate) struct Steering {
     key: Vec<u64>,
     steps: Vec<walk::Step>,
     rewrites: Table<Rewrite>,
-    /// What the frame that was classified last has become.
+    /// The frames that the frame which was classified last has become.
     pub(crate) rewritten: Vec<Rewritten>,
 }
 

@@ -535,7 +535,7 @@ fn random_tunnel(rng: &mut Rng) -> (Vec<u8>, Option<Start>) {
     (frame, Some(Start { at, network }))
 }
 
-/// What a scan of all entries finds: written down once more, field by field where tags are concerned.
+/// The result of a scan of all entries: written down once more, field by field where tags are concerned.
 fn scan(
     entries: &[(u32, Box<FteMatchParam>, Fields, u32)],
     (frame, inside): (&[u8], Option<Start>),

@@ -15,11 +15,11 @@ pub(super) struct Step {
     table: u32,
     /// The tag that the frame has when it comes there.
     tag: u32,
-    /// What it has become on the way.
+    /// The index of the frame that it has become on the way.
     rewritten: Option<usize>,
 }
 
-/// How a way ends that no entry closes.
+/// The end of a way that no entry closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Tir(u32),
@@ -30,7 +30,7 @@ enum End {
     Switched,
 }
 
-/// What becomes of a RoCE packet.
+/// The fate of a RoCE packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
@@ -80,7 +80,7 @@ impl Steering {
         sent.is_some()
     }
 
-    /// What becomes of a RoCE packet before its QP is looked for; counts it on the way.
+    /// Decides on a RoCE packet before its QP is looked for; counts it on the way.
     #[inline]
     pub(crate) fn rdma_received(&mut self, frame: &[u8]) -> Verdict {
         // Mostly there are no tables, and every packet asks.
@@ -108,7 +108,7 @@ impl Steering {
         verdict == Verdict::Passed
     }
 
-    /// What becomes of a packet, and of [`Steering::rewritten`] what it is then.
+    /// Decides on a packet, and names the element of [`Steering::rewritten`] that it is then.
     #[inline(never)]
     fn through_rdma(
         &mut self,

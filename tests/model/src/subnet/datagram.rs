@@ -37,7 +37,7 @@ pub(crate) mod attribute {
     pub(crate) const EXTENDED_PORT_INFO: u16 = 0xff90;
 }
 
-/// What an answer's status says.
+/// The meaning of an answer's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Status {

@@ -1,4 +1,4 @@
-//! What PortInfo (IBTA vol. 1, 14.2.5.6) says of a port, and what of it a subnet manager sets.
+//! The PortInfo (IBTA vol. 1, 14.2.5.6) of a port, and the part of it that a subnet manager sets.
 
 use crate::subnet::datagram::{Fields, RESPONSE_TIME, SUBNET_DATA, Status, be16, be64};
 use bareverbs_firmware_cmds::values::PortState;
@@ -31,7 +31,7 @@ const NO_CHANGE: u8 = 0;
 const POLLING: u8 = 2;
 const LINK_UP: u8 = 5;
 
-/// What a request was found to be, by its M_Key (14.2.4).
+/// The right of a request, by its M_Key (14.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// It has the port's key, or there is none.
@@ -42,7 +42,7 @@ pub(crate) enum Key {
     Bad,
 }
 
-/// What setting PortInfo has changed.
+/// The changes that setting PortInfo has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Changes {
     pub(crate) state: bool,
@@ -122,7 +122,7 @@ impl SubnetPort {
         self.lid != 0 && lid & !((1 << self.lmc) - 1) == self.lid
     }
 
-    /// What a request's key allows. One that is wrong starts the lease, at whose end the key is no longer protected.
+    /// Checks a request's key. One that is wrong starts the lease, at whose end the key is no longer protected.
     pub(crate) fn check(&mut self, key: u64, sets: bool, now: Duration) -> Key {
         if self.lease_ends.is_some_and(|end| end <= now) {
             self.lease_ends = None;

@@ -17,7 +17,7 @@ const ENTRY: usize = 64;
 /// `type`: the entry and its mailboxes are in the host's memory.
 const TRANSPORT_PCI: u8 = 7;
 
-/// How one execution of a slot ended.
+/// The end of one execution of a slot.
 enum Outcome {
     Answered { event: bool },
     Later(Slot),

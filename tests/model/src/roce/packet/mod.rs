@@ -100,7 +100,7 @@ pub struct AtomicEth {
 /// Acknowledge extended transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aeth {
-    /// What it says.
+    /// The meaning of the syndrome field.
     pub syndrome: Syndrome,
     /// Message sequence number.
     pub msn: u32,
@@ -162,7 +162,7 @@ pub struct Repr {
 /// A received packet whose checks all passed.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// What its headers say.
+    /// The content of its headers.
     pub repr: Repr,
     /// Its payload, without pad bytes.
     pub payload: &'a [u8],
@@ -197,7 +197,7 @@ fn icrc(frame: &[u8], layout: &Layout) -> [u8; 4] {
     }
 }
 
-/// What the ICRC covers up to the BTH's end.
+/// The bytes that the ICRC covers up to the BTH's end.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Masked<const N: usize> {
@@ -513,7 +513,7 @@ impl<'a> Packet<'a> {
         Ok(e)
     }
 
-    /// What a datagram's receive buffer holds in front of the payload: the IPv6 header or GRH, or 20 zeros and the IPv4
+    /// The bytes in front of the payload in a datagram's receive buffer: the IPv6 header or GRH, or 20 zeros and the IPv4
     /// header.
     pub fn grh(&self) -> ([u8; GRH_LEN], GrhKind) {
         let mut area = [0; GRH_LEN];

@@ -1,4 +1,4 @@
-//! What the responder says: acknowledgements, NAKs, RNR NAKs, READ data and atomic results.
+//! The responder's answers: acknowledgements, NAKs, RNR NAKs, READ data and atomic results.
 
 use std::time::Duration;
 

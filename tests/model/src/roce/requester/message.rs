@@ -16,7 +16,7 @@ pub(super) struct Message {
     pub(super) failed: Option<Syndrome>,
     /// [`SendOp::Local`] only.
     pub(super) executed: bool,
-    /// What came for it and goes into its completion.
+    /// The bytes that came for it and go into its completion.
     pub(super) for_cqe: Vec<u8>,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Requester {
     pub(super) initiator: Initiator,
 }
 
-/// What a message waits for when a packet of it was sent.
+/// The event that a message waits for when a packet of it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     ForAnswer,

@@ -48,7 +48,7 @@ struct Read {
     domain: Domain,
 }
 
-/// What is kept to answer duplicates.
+/// The answers that are kept for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
     Read(Read),
@@ -80,7 +80,7 @@ enum Response {
     },
 }
 
-/// How far a packet got.
+/// The progress of a packet.
 enum Step {
     Executed,
     /// No receive WQE is there.

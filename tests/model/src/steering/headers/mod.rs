@@ -1,4 +1,4 @@
-//! What a frame's headers say: enough of them for flow entries, checksums and hashes.
+//! The headers of a frame: enough of them for flow entries, checksums and hashes.
 
 use crate::ethernet::frame::Start;
 use bareverbs_firmware_cmds::flow::{FteMatchSetLyr24, FteMatchSetMisc};
@@ -47,7 +47,7 @@ pub(crate) struct Network {
     pub(crate) traffic_class: u8,
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
-    /// What follows the header and the extension headers that are stepped over.
+    /// The protocol behind the header and the extension headers that are stepped over.
     pub(crate) protocol: u8,
     /// Where that starts.
     pub(crate) payload: usize,
@@ -117,7 +117,7 @@ impl Headers {
         Some(headers)
     }
 
-    /// What is inside of a frame. The places in it are counted from where that starts.
+    /// Parses the packet inside of a frame. The places in it are counted from where that starts.
     pub(crate) fn parse_inner(frame: &[u8], start: Start) -> Option<Self> {
         let inner = frame.get(start.at..)?;
         let Some(ethertype) = start.network else {
@@ -319,7 +319,7 @@ fn transport(frame: &[u8], ip: &Network) -> Option<Transport> {
     })
 }
 
-/// What tables look at of a base transport header.
+/// The fields of a base transport header that tables look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BaseTransport {
     pub(crate) opcode: u8,

@@ -8,7 +8,7 @@ use bareverbs_firmware_cmds::values::HeaderField::*;
 /// A field's value, and what sets it.
 type Field<'a> = (u32, Box<dyn FnOnce(u32) + 'a>);
 
-/// What a frame is made of.
+/// The parts of a frame.
 #[derive(Clone)]
 struct Parts {
     destination: [u8; 6],
