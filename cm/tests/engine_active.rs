@@ -47,7 +47,7 @@ fn req_as_linux_writes_it() {
         .unwrap();
     let pcap = std::fs::read(concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/data/rxe61-guest-guest.pcap"
+        "/../tests/model/tests/data/rxe61-guest-guest.pcap"
     ))
     .unwrap();
     // The REQ is found by its communication ID and starting PSN.

@@ -25,7 +25,7 @@ fn mad(tid: u64, attribute: u16, data: &str) -> [u8; MAD_LEN] {
 fn captured() -> Vec<[u8; MAD_LEN]> {
     let pcap = std::fs::read(concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/data/rxe61-guest-guest.pcap"
+        "/../tests/model/tests/data/rxe61-guest-guest.pcap"
     ))
     .unwrap();
     assert_eq!(pcap[..4], 0xa1b2_c3d4u32.to_le_bytes());

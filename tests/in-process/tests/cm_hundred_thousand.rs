@@ -3,7 +3,7 @@
 //!
 //! Without optimization a tenth of them has to do; the engine's own test has all of them either way.
 
-#[path = "keep/mod.rs"]
+#[path = "../helpers/keep.rs"]
 mod keep;
 
 use std::net::{IpAddr, SocketAddr};

@@ -11,11 +11,11 @@ mod extended;
 mod faults;
 mod frames;
 mod infiniband;
-#[path = "../keep/mod.rs"]
+#[path = "../../helpers/keep.rs"]
 mod keep;
 mod keep_alive;
 mod lists;
-#[path = "../managed/mod.rs"]
+#[path = "../../helpers/managed.rs"]
 mod managed;
 mod modes;
 mod multicast;

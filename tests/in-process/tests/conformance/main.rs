@@ -2,7 +2,7 @@
 
 mod broken;
 mod combining;
-#[path = "../keep/mod.rs"]
+#[path = "../../helpers/keep.rs"]
 mod keep;
 mod passes;
 mod violations;

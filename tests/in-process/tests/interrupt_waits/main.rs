@@ -6,7 +6,7 @@
 //! and the next check of the device's health, are far away.
 
 mod idle;
-#[path = "../keep/mod.rs"]
+#[path = "../../helpers/keep.rs"]
 mod keep;
 mod races;
 mod support;

@@ -18,7 +18,7 @@ mod endpoints;
 mod errors;
 mod indirect_keys;
 mod lab;
-#[path = "../managed/mod.rs"]
+#[path = "../../helpers/managed.rs"]
 mod managed;
 mod memory_keys;
 mod memory_windows;
