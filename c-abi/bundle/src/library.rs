@@ -12,14 +12,14 @@ use crate::{
     LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, SUPPRESSIONS, refused, tree,
 };
 
-/// What the preload libraries export.
+/// The symbols that the preload libraries export.
 const EXPORTS: &str = include_str!("../../paths/exports.map");
 const SOCKETS_EXPORTS: &str = include_str!("../../sockets/exports.map");
 
 /// This list names the findings of valgrind in the library that are no errors.
 const EXPECTED: &str = include_str!("../valgrind.supp");
 
-/// What a bundle is made of.
+/// The parts of a bundle.
 #[derive(Debug, Clone)]
 pub struct Sources<'a> {
     /// The static library of `bareverbs-c`.

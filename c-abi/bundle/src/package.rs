@@ -79,7 +79,7 @@ fn control(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
     ))
 }
 
-/// What the libraries need, as `dpkg-shlibdeps` finds it.
+/// The packages that the libraries need, as `dpkg-shlibdeps` finds them.
 fn dependencies(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
     // It reads names from the file that source packages have.
     let source = tree.join("debian");

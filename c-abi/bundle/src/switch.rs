@@ -15,11 +15,11 @@ use connectx_model::link::stale::lock_folder;
 use connectx_model::link::stream::{Connection, Wish};
 use connectx_model::link::vswitch::VirtualSwitch;
 
-/// What the switch says when it is there.
+/// The line that the switch prints when it is there.
 const READY: &str = "ready";
-/// What goes to standard error, as for the library.
+/// The filter of the log on standard error, as for the library.
 const LOG: &str = "BAREVERBS_LOG";
-/// What the kernel shall hold of frames from an uplink, if the system allows that much.
+/// The bytes of frames from an uplink that the kernel shall hold, if the system allows that much.
 const HELD: libc::c_int = 4 << 20;
 
 /// Sees to it that there is a switch at `path`, for as long as this process runs or the program that takes its place, or

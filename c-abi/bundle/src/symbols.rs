@@ -15,13 +15,13 @@ pub struct Symbol {
     pub name: String,
     /// Its version, as in `IBVERBS_1.1`.
     pub version: String,
-    /// What it is.
+    /// The kind of symbol.
     pub kind: Kind,
-    /// How it says that it does nothing.
+    /// The return value that says that it does nothing.
     pub returns: Returns,
 }
 
-/// What a symbol is.
+/// The kind of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A function, in the version that programs are linked with today.
@@ -32,7 +32,7 @@ pub enum Kind {
     Data(usize),
 }
 
-/// How a function reports an error.
+/// The report of an error by a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Returns {
     /// By its value: an error number. Most functions of libibverbs, mlx5dv and efadv.

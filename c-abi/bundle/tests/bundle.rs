@@ -6,7 +6,7 @@ use std::process::Command;
 
 use bareverbs_bundle::{LIBRARY, RUNNER, SOCKETS_LIBRARY, Sources, Symbol, bundle, symbols};
 
-/// What a library has: one function.
+/// The source of a library with one function.
 const HAS: &str =
     "int ibv_fork_init(void) { return 7; }\nint not_in_the_table(void) { return 1; }\n";
 

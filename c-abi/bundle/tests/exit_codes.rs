@@ -1,4 +1,4 @@
-//! What a program says about its command line, where it says it, and its exit code.
+//! The messages of programs about their command lines, the stream that they go to, and the exit codes.
 
 use std::io;
 use std::process::Command;

@@ -18,7 +18,7 @@ use crate::next::Next;
 static GETIFADDRS: Next = Next::new(c"getifaddrs");
 static FREEIFADDRS: Next = Next::new(c"freeifaddrs");
 
-/// What `ifa_data` of our entries points to: it distinguishes them.
+/// The target of our entries' `ifa_data`: it distinguishes them.
 static MARK: u8 = 0;
 
 /// An address of a port, as the library gives it for each number from 0.

@@ -1,4 +1,4 @@
-//! What programs look for elsewhere than in libibverbs: a library for `LD_PRELOAD`.
+//! The files and interfaces that programs look for elsewhere than in libibverbs: a library for `LD_PRELOAD`.
 //!
 //! UCX and others read files of the kernel's RDMA drivers in `/sys/class/infiniband`, and libfabric looks for the ports'
 //! addresses among those of the system's network interfaces. For devices of this library the kernel has neither. So

@@ -1,9 +1,9 @@
-//! Which paths are looked for elsewhere.
+//! The paths that are looked for elsewhere.
 
 /// The environment variable with the folder that has the files, as they would be below `/`.
 pub const ROOT: &str = "BAREVERBS_PATHS";
 
-/// What the kernel's RDMA drivers have, each a folder.
+/// The folders of the kernel's RDMA drivers.
 const FOLDERS: [&[u8]; 3] = [
     b"/sys/class/infiniband",
     b"/sys/class/infiniband_verbs",

@@ -27,7 +27,7 @@ pub(crate) struct Network {
     pub(crate) mask: IpAddr,
 }
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// All addresses.
@@ -109,7 +109,7 @@ fn networks() -> &'static [Network] {
     })
 }
 
-/// Whose an address is.
+/// The owner of an address.
 pub(crate) fn whose(ip: IpAddr) -> Whose {
     let ip = ip.to_canonical();
     if ip.is_unspecified() {

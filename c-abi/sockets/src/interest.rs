@@ -1,4 +1,4 @@
-//! What epoll descriptors wait for of sockets with rsockets. The kernel knows the rest.
+//! The interest of epoll descriptors in sockets with rsockets. The kernel knows the rest.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_short};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// Flags of `epoll_event` that are no events.
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 
-/// What is waited for of one socket.
+/// The interest in one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interest {
     /// As the program gave it.

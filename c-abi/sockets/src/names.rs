@@ -63,10 +63,10 @@ const OPTIONS: [(c_int, c_int); 5] = [
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
 ];
 
-/// How long calls wait.
+/// The options for the time that calls wait.
 const TIMEOUTS: [c_int; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
 
-/// How long calls on a socket of the system's wait, for one of [`TIMEOUTS`].
+/// The time that calls on a socket of the system's wait, for one of [`TIMEOUTS`].
 fn timeout(fd: c_int, name: c_int) -> Option<timeval> {
     let mut value = timeval {
         tv_sec: 0,

@@ -7,9 +7,9 @@ use std::ffi::{c_int, c_short};
 
 use libc::{FD_SETSIZE, fd_set, pollfd};
 
-/// What each of the three sets waits for.
+/// The events that each of the three sets waits for.
 const WANTED: [c_short; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-/// What each of them shows.
+/// The events that each of them shows.
 const SHOWN: [c_short; 3] = [
     libc::POLLIN | libc::POLLHUP | libc::POLLERR,
     libc::POLLOUT | libc::POLLERR,

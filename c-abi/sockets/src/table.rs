@@ -15,7 +15,7 @@ use crate::rdma;
 /// Descriptors from here on are the system's alone.
 const MOST: usize = 1 << 16;
 
-/// What a socket of the program has besides.
+/// The companion of a program's socket.
 #[derive(Debug)]
 pub(crate) struct Companion {
     pub(crate) rsocket: c_int,
@@ -67,7 +67,7 @@ fn file(fd: c_int) -> Option<(u64, u64)> {
     }
 }
 
-/// Which descriptors are in the table, for a quick look.
+/// The descriptors in the table, for a quick look.
 static IS_IN: [AtomicBool; MOST] = [const { AtomicBool::new(false) }; MOST];
 static TABLE: RwLock<BTreeMap<c_int, Arc<Companion>>> = RwLock::new(BTreeMap::new());
 
@@ -80,7 +80,7 @@ pub(crate) fn may_have(fd: c_int) -> bool {
     flag(fd).is_some_and(|flag| flag.load(Ordering::Acquire)) && !rdma::is_inside()
 }
 
-/// What a descriptor has besides. Nothing for calls of our own library.
+/// The companion of a descriptor. There is none for calls of our own library.
 pub(crate) fn find(fd: c_int) -> Option<Arc<Companion>> {
     if !may_have(fd) {
         return None;

@@ -519,7 +519,7 @@ pub struct ibv_async_event {
     pub event_type: c_int,
 }
 
-/// What an asynchronous event is about.
+/// The object of an asynchronous event.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union async_element {

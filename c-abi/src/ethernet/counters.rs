@@ -29,7 +29,7 @@ pub(crate) struct CountersObject {
 
 #[derive(Default)]
 struct State {
-    /// What is counted, and at which place it is read.
+    /// The things that are counted, and the places at which they are read.
     attached: Vec<(c_int, u32)>,
     /// Rules that count with it.
     rules: u32,

@@ -109,7 +109,7 @@ impl RssQp {
     }
 }
 
-/// How it hashes; `None` for nothing.
+/// The hash; `None` for none.
 ///
 /// # Safety
 /// The key has as many bytes as it says.

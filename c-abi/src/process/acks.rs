@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex};
 
 use crate::process::failure::lock;
 
-/// How many events of an object were handed out, and how many of them acknowledged.
+/// The numbers of an object's events that were handed out, and that were acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     outstanding: Mutex<u64>,

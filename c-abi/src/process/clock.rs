@@ -17,7 +17,7 @@ pub(crate) struct Clock {
     pair: Mutex<Option<Pair>>,
 }
 
-/// What both clocks have shown at once.
+/// The readings of both clocks at once.
 #[derive(Clone, Copy)]
 struct Pair {
     read: Instant,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a waiting thread looks before it leaves the processor, and before it sleeps.
+/// The looks of a waiting thread before it leaves the processor, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 128;
 /// The time that it sleeps.
@@ -30,7 +30,7 @@ pub(crate) struct DataLock<T> {
 // SAFETY: only the thread that holds the lock reaches the value.
 unsafe impl<T: Send> Sync for DataLock<T> {}
 
-/// What holds a lock. It stays in its thread.
+/// The guard of a lock. It stays in its thread.
 pub(crate) struct DataGuard<'l, T> {
     of: &'l DataLock<T>,
     stays: PhantomData<*const T>,

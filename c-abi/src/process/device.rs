@@ -24,7 +24,7 @@ const NEEDED: usize = 64 << 20;
 pub(crate) struct DeviceObject {
     c: ibv_device,
     name: DeviceName,
-    /// Which of the models it is, of how many, and the number of the first one.
+    /// The index of the model, the number of models, and the number of the first one.
     model: (usize, usize),
     first_unit: u8,
     addresses: Vec<Address>,
@@ -82,7 +82,7 @@ impl DeviceObject {
         (&raw const self.c).cast_mut()
     }
 
-    /// Whether it is up.
+    /// The device, if it is up.
     pub(crate) fn hca_if_up(&self) -> Option<&'static Hca> {
         *lock(&self.hca)
     }
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// What the kernel would say of a device in a file of sysfs.
+/// The text of a device's file in sysfs, as the kernel would write it.
 fn attribute(device: &'static DeviceObject, file: &str) -> Result<String> {
     let hca = device.hca()?;
     Ok(match file {

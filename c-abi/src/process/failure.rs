@@ -1,4 +1,4 @@
-//! How calls fail in C: an errno for each error of the driver and the connection manager, and no panic that leaves Rust.
+//! The failures of calls in C: an errno for each error of the driver and the connection manager, and no panic that leaves Rust.
 
 // UNSAFETY: writes the C library's errno.
 #![expect(unsafe_code)]
@@ -88,7 +88,7 @@ impl From<CommandError> for Errno {
     }
 }
 
-/// What the firmware refuses has its errno, all else that of the connection manager.
+/// The errno of the firmware for its refusals, and that of the connection manager for all else.
 macro_rules! as_the_firmware {
     ($($error:ident),* $(,)?) => {$(
         impl From<$error> for Errno {

@@ -73,7 +73,7 @@ pub(crate) struct Hca {
     pub(crate) clock: Clock,
     /// The objects of C.
     pub(crate) registry: Registry,
-    /// What raw packet QPs have in common.
+    /// The part that raw packet QPs have in common.
     pub(crate) raw: Raw,
     /// The connection manager; none after the end.
     manager: Mutex<Option<Cm>>,

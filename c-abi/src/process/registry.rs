@@ -18,7 +18,7 @@ use crate::process::failure::lock;
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<Objects>);
 
-/// What is behind the lock. An object may be used while the lock is held.
+/// The objects behind the lock. An object may be used while the lock is held.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) contexts: Vec<*mut ibv_context>,

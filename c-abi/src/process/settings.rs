@@ -43,7 +43,7 @@ pub const FAULT: &str = bareverbs_node::FAULT_VARIABLE;
 pub const FAULT_SEED: &str = "BAREVERBS_FAULT_SEED";
 /// When the cables of the models are pulled out, as in `5s`, counted from the first device that is opened.
 pub const CABLE_OUT_AFTER: &str = "BAREVERBS_CABLE_OUT_AFTER";
-/// How long they stay out; until the process ends if it is not set.
+/// The time for which they stay out; until the process ends if it is not set.
 pub const CABLE_OUT_FOR: &str = "BAREVERBS_CABLE_OUT_FOR";
 /// The file to which the frames on the models' network are recorded (pcap).
 pub const PCAP: &str = "BAREVERBS_PCAP";

@@ -37,7 +37,7 @@ static CHANNELS: Mutex<Channels> = Mutex::new(Channels(Vec::new()));
 /// closed descriptor, for which `rping` would end with an error.
 static DESTROYED: Mutex<VecDeque<Destroyed>> = Mutex::new(VecDeque::new());
 
-/// How many of them stay.
+/// The number of those that stay.
 const STAY: usize = 8;
 
 struct Destroyed {

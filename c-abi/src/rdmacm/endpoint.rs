@@ -20,7 +20,7 @@ use crate::rdmacm::route::{bind_addr, resolve_addr, resolve_route};
 use crate::rdmacm::sockaddr::check_length;
 use crate::rdmacm::waiting::complete;
 
-/// How long librdmacm gives each step of address resolution here, in milliseconds.
+/// The time that librdmacm gives each step of address resolution here, in milliseconds.
 const RESOLVE: c_int = 2000;
 /// `RDMA_CM_EVENT_CONNECT_REQUEST`.
 const CONNECT_REQUEST: c_int = 4;

@@ -37,7 +37,7 @@ pub(crate) struct IdObject {
     pub(crate) inner: Mutex<Inner>,
 }
 
-/// What a program does not see.
+/// The part that a program does not see.
 pub(crate) struct Inner {
     pub(crate) hca: &'static Hca,
     pub(crate) cm: CmId,

@@ -14,7 +14,7 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use crate::abi::cma::sockaddr_ib;
 use crate::process::failure::{Errno, Result};
 
-/// How long an address of a family is.
+/// The length of an address of a family.
 pub(crate) fn length_of(family: libc::sa_family_t) -> Result<usize> {
     match c_int::from(family) {
         libc::AF_INET => Ok(size_of::<sockaddr_in>()),

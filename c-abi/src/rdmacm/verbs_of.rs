@@ -15,7 +15,7 @@ use crate::verbs::open;
 use crate::verbs::pd::PdObject;
 use crate::verbs::xrc::XrcdObject;
 
-/// What ids on a device have in common.
+/// The part that ids on a device have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared {
     pub(crate) hca: &'static Hca,
@@ -30,7 +30,7 @@ unsafe impl Send for Shared {}
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-/// What ids on a device have in common. It is made once, and kept until the process ends.
+/// The part that ids on a device have in common. It is made once, and kept until the process ends.
 pub(crate) fn shared(device: &'static DeviceObject) -> Result<Shared> {
     let hca = device.hca()?;
     let mut all = lock(&SHARED);

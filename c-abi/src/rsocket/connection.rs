@@ -28,13 +28,13 @@ const CONTROL_RECEIVES: u32 = 16;
 /// Inline bytes that the QP has at least: an entry of the table of mapped buffers.
 const INLINE: u32 = MAPPING_LEN as u32;
 
-/// What a send work request was, in the upper half of its identifier; below it are bytes of the staging ring.
+/// The kind of a send work request, in the upper half of its identifier; below it are bytes of the staging ring.
 const DATA: u64 = 0;
 const CONTROL_SENT: u64 = 1 << 32;
 const LAST: u64 = 2 << 32;
 const RECEIVE: u64 = 3 << 32;
 
-/// How the connection stands.
+/// The state of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// It works.
@@ -176,7 +176,7 @@ impl Connection {
         hello.to_bytes()
     }
 
-    /// What the other end has said.
+    /// Takes the other end's greeting.
     pub(super) fn meet(&mut self, peer: Hello) {
         self.outbound.begin(peer.credits, peer.first);
         self.peer = Some(peer);
@@ -215,7 +215,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What is posted comes back.
+    /// Brings back what is posted.
     pub(super) fn flush(&mut self) {
         let attr = QpAttr {
             qp_state: QpState::Err,
@@ -541,7 +541,7 @@ impl Connection {
     }
 }
 
-/// What is of interest in a completion.
+/// The fields of interest in a completion.
 struct Found {
     wr_id: u64,
     status: WcStatus,
@@ -558,7 +558,7 @@ impl Found {
     }
 }
 
-/// How a program hears of a send that failed.
+/// The errno for a send that failed.
 fn errno(status: WcStatus) -> Errno {
     match status {
         WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr => Errno::ETIMEDOUT,

@@ -230,7 +230,7 @@ async fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Resu
     }
 }
 
-/// What a call has received.
+/// The result of a call that receives.
 struct Received {
     length: usize,
     /// There was no room for all of a datagram.

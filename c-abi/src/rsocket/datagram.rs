@@ -37,7 +37,7 @@ const WAITING: usize = 32;
 const PEERS: usize = 4096;
 /// The time that finding an address may take.
 const RESOLVE: Duration = Duration::from_secs(3);
-/// What a work request was, above the number of its slot.
+/// The kind of a work request, above the number of its slot.
 const RECEIVE: u64 = 1 << 32;
 
 /// Another end.
@@ -428,7 +428,7 @@ fn read_header(
     Some((GRH + header, from))
 }
 
-/// How long the header is, and the address in it.
+/// The length of the header, and the address in it.
 fn parse(bytes: &[u8]) -> Option<(usize, SocketAddr)> {
     let (version, length) = (*bytes.first()?, usize::from(*bytes.get(1)?));
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);

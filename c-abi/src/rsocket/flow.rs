@@ -1,4 +1,4 @@
-//! What may be sent, and what may come: credits, targets, and the two rings of a stream.
+//! The flow of a stream: what may be sent, and what may come: credits, targets, and the two rings.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub(super) struct Outbound {
 /// Where bytes go next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// How many bytes.
+    /// The number of bytes.
     pub(super) length: u32,
     /// Where they wait in the staging ring; `None` if they go inline.
     pub(super) staged: Option<u32>,
@@ -67,7 +67,7 @@ impl Outbound {
         self.waiting > 0
     }
 
-    /// What the other end says at the beginning.
+    /// Takes the other end's first credits and target.
     pub(super) fn begin(&mut self, credits: u16, first: Target) {
         self.limit = credits;
         self.targets[0] = first;
@@ -205,7 +205,7 @@ impl Outbound {
     }
 }
 
-/// What the other end does that it must not.
+/// The violation of the protocol by the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Violation {
     /// More bytes than the targets have that it was given.
@@ -236,7 +236,7 @@ pub(super) struct Inbound {
     due: u16,
 }
 
-/// What is to be told to the other end.
+/// The news for the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Update {
     /// Up to which number it may send.
@@ -323,7 +323,7 @@ impl Inbound {
         self.free >= self.size / 2 || self.read.wrapping_sub(self.due) < 1 << 15
     }
 
-    /// What is to be told; it counts as told.
+    /// The news for the other end; they count as told.
     pub(super) fn update(&mut self) -> Update {
         let half = self.size / 2;
         self.due = self.read.wrapping_add(self.credits / 2);

@@ -9,7 +9,7 @@ use bareverbs_node::cm::rdma::IdOption;
 /// The largest message that is sent inline.
 pub(super) const MOST_INLINE: u16 = 512;
 
-/// How large the queues and rings of a stream are made.
+/// The sizes of a stream's queues and rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) sends: u16,
@@ -20,7 +20,7 @@ pub(super) struct Sizes {
     pub(super) staging: u32,
 }
 
-/// What a program sets.
+/// The options that a program sets.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) sizes: Sizes,
@@ -42,7 +42,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// What librdmacm begins with.
+    /// The defaults of librdmacm.
     pub(super) const DEFAULT: Self = Self {
         sizes: Sizes {
             sends: 384,

@@ -19,10 +19,10 @@ use crate::rsocket::wait::{Waiter, sleep};
 
 const IN: c_short = libc::POLLIN | libc::POLLRDNORM;
 const OUT: c_short = libc::POLLOUT | libc::POLLWRNORM;
-/// What is said whether it was asked for or not.
+/// The events that are reported whether they were asked for or not.
 const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What an rsocket is ready for.
+/// The events that an rsocket is ready for.
 pub(super) fn ready(state: &State) -> c_short {
     match &state.phase {
         Phase::Open(connection) => {
@@ -67,7 +67,7 @@ pub(super) fn ready(state: &State) -> c_short {
 }
 
 impl Socket {
-    /// What it is ready for of what was asked, after asking for an event if a thread is about to wait.
+    /// The events among those asked for that it is ready for, after asking for an event if a thread is about to wait.
     fn readiness(&self, events: c_short, is_waiting: bool) -> c_short {
         let mut state = lock(&self.state);
         if state.closed {

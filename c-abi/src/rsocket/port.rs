@@ -1,4 +1,4 @@
-//! What rsockets have in common on a device: protection domain, and the channel of the connection manager's events.
+//! The common part of rsockets on a device: protection domain, and the channel of the connection manager's events.
 
 use std::sync::Mutex;
 

@@ -46,11 +46,11 @@ pub(super) struct Socket {
     probe_at: AtomicU64,
 }
 
-/// What changes.
+/// The state that changes.
 pub(super) struct State {
     pub(super) options: Options,
     pub(super) phase: Phase,
-    /// What a call has to report.
+    /// The error that a call has to report.
     pub(super) error: Option<Errno>,
     /// Its ids: one, or on a listener for all addresses one for each device.
     pub(super) ids: Vec<(&'static Hca, CmId)>,
@@ -63,7 +63,7 @@ pub(super) struct State {
     pub(super) closed: bool,
 }
 
-/// How far an rsocket is.
+/// The phase of an rsocket.
 pub(super) enum Phase {
     New,
     Bound,
@@ -352,7 +352,7 @@ impl State {
         self.error = Some(errno);
     }
 
-    /// What is to be reported, once.
+    /// Takes the error to be reported, once.
     pub(super) fn take_error(&mut self) -> Option<Errno> {
         if let Some(errno) = self.error.take() {
             return Some(errno);

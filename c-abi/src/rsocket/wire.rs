@@ -219,7 +219,7 @@ pub(super) fn rounded(entries: u16) -> u16 {
     from_scale(to_scale(entries))
 }
 
-/// What the immediate data says.
+/// The meaning of the immediate data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
     /// So many bytes were written.

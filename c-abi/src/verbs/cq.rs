@@ -23,7 +23,7 @@ use crate::verbs::channel::{self, channel};
 use crate::verbs::context::context;
 use crate::verbs::subject::Subject;
 
-/// Whether a program has asked for an event that has not come. One thread answers; any may ask meanwhile.
+/// `true` while a program has asked for an event that has not come. One thread answers; any may ask meanwhile.
 #[derive(Debug, Default)]
 struct Request(AtomicBool);
 
@@ -147,7 +147,7 @@ impl CqObject {
         result
     }
 
-    /// What QPs are created with.
+    /// The handle with which QPs are created.
     pub(crate) fn handle(&self) -> Result<CqHandle<'static, P>> {
         let cq = self.cq.lock();
         Ok(cq.as_ref().ok_or(Errno::EINVAL)?.handle())

@@ -23,7 +23,7 @@ pub(crate) fn state(number: c_int) -> Result<QpState> {
     found.ok_or(Errno::EINVAL)
 }
 
-/// What C gives as attributes, without the path.
+/// The attributes as C gives them, without the path.
 fn from_c(attr: &ibv_qp_attr, mask: QpAttrMask) -> Result<QpAttr> {
     let mut found = QpAttr {
         qkey: attr.qkey,

@@ -20,7 +20,7 @@ use crate::verbs::rereg;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
 
-/// What is behind a region.
+/// The memory of a region.
 enum Region {
     /// Memory of the program.
     Memory(Mr<'static, P>),
@@ -45,7 +45,7 @@ impl Region {
 struct MrObject {
     c: ibv_mr,
     region: Region,
-    /// What was asked for.
+    /// The rights that were asked for.
     asked: c_uint,
 }
 
@@ -183,7 +183,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(domain: *mut ibv_pd) -> *mut ibv_m
     })
 }
 
-/// What a region was registered for.
+/// The rights that a region was registered for.
 ///
 /// # Safety
 /// It was registered here.

@@ -25,7 +25,7 @@ pub(crate) struct PdObject {
     pub(crate) hca: &'static Hca,
     /// Parent domains have it in common with the domain that they were made from.
     pub(crate) pd: Arc<Pd<'static, P>>,
-    /// What a parent domain has; NULL for one without, and for a protection domain.
+    /// The thread domain of a parent domain; NULL for one without, and for a protection domain.
     td: *mut ibv_td,
     is_parent: bool,
 }

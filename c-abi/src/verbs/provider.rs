@@ -1,4 +1,4 @@
-//! What programs ask of rdma-core's mlx5 provider itself: `mlx5dv_query_device`. All its other functions refuse.
+//! The functions of rdma-core's mlx5 provider itself that programs call: `mlx5dv_query_device`. All its other functions refuse.
 
 // UNSAFETY: writes a structure of C.
 #![expect(unsafe_code)]

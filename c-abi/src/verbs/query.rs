@@ -1,4 +1,4 @@
-//! What a device, its port and its tables are.
+//! The attributes of a device, its port and its tables.
 
 // UNSAFETY: writes to structures of C.
 #![expect(unsafe_code)]
@@ -37,7 +37,7 @@ fn int(number: impl TryInto<c_int>) -> c_int {
     number.try_into().unwrap_or(c_int::MAX)
 }
 
-/// How many objects of a kind a program can have: what the card has without those of the connection manager.
+/// The objects of a kind that a program can have: those of the card without those of the connection manager.
 fn without_own(of_card: u32) -> c_int {
     int(of_card).saturating_sub(int(OWN_QUEUES)).max(0)
 }
@@ -279,7 +279,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     })
 }
 
-/// What the context's raw packet QPs have in common, if the port has any.
+/// The part that the context's raw packet QPs have in common, if the port has any.
 fn frames(context: &ContextObject) -> Option<&EthernetDomain<'static, P>> {
     let caps = context.hca.device.capabilities();
     if caps.link_layer() != LinkLayer::Ethernet || !caps.hca.nic_flow_table() {
@@ -288,7 +288,7 @@ fn frames(context: &ContextObject) -> Option<&EthernetDomain<'static, P>> {
     context.frames.domain(context.hca.device).ok()
 }
 
-/// What raw packet QPs and receive queues can do.
+/// The capabilities of raw packet QPs and receive queues.
 fn packets(context: &ContextObject, found: &mut ibv_device_attr_ex) {
     let caps = context.hca.device.capabilities();
     let Some(domain) = frames(context) else {

@@ -58,7 +58,7 @@ impl SrqObject {
         object.cast()
     }
 
-    /// What QPs are created with.
+    /// The handle with which QPs are created.
     pub(crate) fn handle(&self) -> Result<SrqHandle<'static, P>> {
         let srq = self.srq.lock();
         Ok(srq.as_ref().ok_or(Errno::EINVAL)?.handle())

@@ -142,7 +142,7 @@ impl Stranger {
     }
 }
 
-/// What an rsocket says that has a list of targets there, and a first target with a key that does not exist.
+/// The greeting of an rsocket that has a list of targets there, and a first target with a key that does not exist.
 fn hello(addr: u64, key: u32) -> Vec<u8> {
     let mut bytes = vec![0; 40];
     bytes[0] = 1;

@@ -20,7 +20,7 @@ fn rounds() -> usize {
     asked.map_or(ROUNDS, |text| text.parse().unwrap())
 }
 
-/// How an end waits.
+/// The way in which an end waits.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Blocking,
@@ -45,7 +45,7 @@ fn receive(socket: &Socket, bytes: &mut [u8], way: Way) {
     }
 }
 
-/// What an end does; it calls what it is given at the end of each round.
+/// The work of an end; it calls the function that it is given at the end of each round.
 type Work = Box<dyn FnOnce(&dyn Fn()) + Send>;
 
 /// Runs both ends on threads of their own, of which one reports its rounds.
