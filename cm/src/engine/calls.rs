@@ -405,7 +405,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// How long the answer to one of this end's messages may take on an established connection.
+    /// The time that the answer to one of this end's messages may take on an established connection.
     pub(super) fn interval(&self, index: usize) -> u64 {
         let slot = &self.slots[index];
         if slot.active {

@@ -23,12 +23,12 @@ pub enum CmError {
     UnknownRequest,
     /// All slots for datagram services are in use.
     NoSidrSlots {
-        /// How many there are.
+        /// The number of slots.
         capacity: usize,
     },
     /// All slots for alternate paths are in use.
     NoAlternateSlots {
-        /// How many there are.
+        /// The number of slots.
         capacity: usize,
     },
     /// An exchange about an alternate path is under way on this connection.
@@ -42,12 +42,12 @@ pub enum CmError {
     AlternatePathWithoutLid,
     /// All connection slots are in use.
     NoConnectionSlots {
-        /// How many there are.
+        /// The number of slots.
         capacity: usize,
     },
     /// All listener slots are in use.
     NoListenerSlots {
-        /// How many there are.
+        /// The number of slots.
         capacity: usize,
     },
     /// This service has a listener already.
@@ -64,7 +64,7 @@ pub enum CmError {
     },
     /// A parameter does not fit into its field.
     BadParameter {
-        /// Which one.
+        /// The parameter's name.
         name: &'static str,
         /// Its value.
         value: u64,

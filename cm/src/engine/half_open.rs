@@ -12,7 +12,7 @@ use crate::mad::RejectReason;
 
 /// Counters of half-open connections: sources are hashed to them, so that two sources may share one.
 const SOURCES: usize = 64;
-/// How many of the oldest are compared: a source that floods has most of them, so that one of them is compared.
+/// The number of the oldest that are compared: a source that floods has most of them, so that one of them is compared.
 const LOOK: usize = 32;
 
 /// The list and the counts; the links are in the slots.
@@ -103,7 +103,7 @@ impl Engine<'_> {
         found
     }
 
-    /// How many half-open connections the source of this one has, in all.
+    /// The number of half-open connections that the source of this one has, in all.
     pub fn half_open_beside(&self, id: ConnectionId) -> usize {
         let source = |index: usize| usize::from(self.slots[index].source);
         self.get(id)

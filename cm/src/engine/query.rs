@@ -34,7 +34,7 @@ impl Engine<'_> {
         Ok(self.slots[self.get(id)?].service_id)
     }
 
-    /// How to set the QP up (IBTA volume 1, chapter 12.9.8). On the active side valid once REP is there, on the passive
+    /// The parameters of the QP (IBTA volume 1, chapter 12.9.8). On the active side valid once REP is there, on the passive
     /// side from the request on.
     pub fn qp_params(&self, id: ConnectionId) -> Result<QpParams, CmError> {
         let slot = &self.slots[self.get(id)?];
@@ -71,8 +71,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// What to ask for, on this connection, when a REQ or REP comes again before the user answered it: 4.096 us times 2 to
-    /// `service_timeout`. `None` sends no MRA. Connections begin with [`Config::auto_mra`](super::Config::auto_mra).
+    /// Sets the time to ask for, on this connection, when a REQ or REP comes again before the user answered it: 4.096 us times
+    /// 2 to `service_timeout`. `None` sends no MRA. Connections begin with [`Config::auto_mra`](super::Config::auto_mra).
     pub fn set_auto_mra(
         &mut self,
         id: ConnectionId,

@@ -19,7 +19,7 @@ pub(super) struct Retry {
     left: u8,
 }
 
-/// What to do when the timer expires; times are for the next expiry.
+/// The action when the timer expires; times are for the next expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Send(u64),
@@ -103,7 +103,7 @@ impl Retry {
     }
 }
 
-/// How long an exponent that the other end chose may make this end wait, at most: `limit` is an exponent too.
+/// The longest time that an exponent of the other end's choice may make this end wait: `limit` is an exponent too.
 pub(super) fn bounded(value: u8, limit: u8) -> u64 {
     exponent(value.min(limit))
 }

@@ -1,4 +1,4 @@
-//! What the engine takes and gives: addresses, parameters, events, errors.
+//! The types that the engine takes and gives: addresses, parameters, events, errors.
 
 use core::fmt;
 use core::time::Duration;
@@ -23,7 +23,7 @@ pub struct Address {
     pub remote_lid: u16,
     /// Partition.
     pub pkey: u16,
-    /// What the code that moves MADs needs back with each message: port, index in the GID table.
+    /// A value that the code which moves MADs needs back with each message: port, index in the GID table.
     pub link: u32,
     /// Flow label, 20 bits.
     pub flow_label: u32,
@@ -36,7 +36,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// What distinguishes senders: its LID, where there is one, since its messages need not have its GID.
+    /// The identity of a sender: its LID, where there is one, since its messages need not have its GID.
     pub(super) fn peer(&self) -> [u8; 16] {
         match self.remote_lid {
             0 => self.remote_gid,
@@ -82,7 +82,7 @@ pub struct Timers {
     pub remote_response: u8,
     /// Exponent of the time in which this end promises to answer.
     pub local_response: u8,
-    /// How often an unanswered message is repeated, at most 15. The other end follows this too.
+    /// The number of times that an unanswered message is repeated, at most 15. The other end follows this too.
     pub max_retries: u8,
     /// First repetition within the first interval, doubling from there; `None` repeats at the negotiated interval only.
     pub early: Option<Duration>,
@@ -100,10 +100,10 @@ impl Default for Timers {
     }
 }
 
-/// What is needed to ask for a connection.
+/// The parameters of a connection request.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectParams<'a> {
-    /// What to connect to.
+    /// The service to connect to.
     pub service_id: u64,
     /// The path.
     pub address: Address,
@@ -145,7 +145,7 @@ pub struct ConnectParams<'a> {
     pub user: u64,
 }
 
-/// What is needed to accept a connection.
+/// The parameters of accepting a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyParams<'a> {
     /// This end's QP number.
@@ -186,13 +186,13 @@ pub enum DisconnectCause {
 pub struct Event<'a> {
     /// The connection.
     pub connection: ConnectionId,
-    /// What was given to [`connect`](super::Engine::connect) or [`set_user`](super::Engine::set_user).
+    /// The value that was given to [`connect`](super::Engine::connect) or [`set_user`](super::Engine::set_user).
     pub user: u64,
-    /// What happened.
+    /// The event.
     pub kind: EventKind<'a>,
 }
 
-/// What happened. Private data is as long as the message's field: its true length is not on the wire.
+/// The kind of event. Private data is as long as the message's field: its true length is not on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind<'a> {
     /// A peer requests a connection. To be answered with `reply` or `reject`.
@@ -218,7 +218,7 @@ pub enum EventKind<'a> {
     Rejected {
         /// Why.
         reason: RejectReason,
-        /// What would have been acceptable, up to 72 bytes.
+        /// The values that would have been acceptable, up to 72 bytes.
         info: &'a [u8],
         /// 148 bytes, or none when the refusal was this end's own finding.
         private_data: &'a [u8],
@@ -248,14 +248,14 @@ pub enum EventKind<'a> {
     AlternateResponse {
         /// The other end's answer; `None` when there was none in time.
         status: Option<AprStatus>,
-        /// What would have been acceptable, up to 72 bytes.
+        /// The values that would have been acceptable, up to 72 bytes.
         info: &'a [u8],
         /// 148 bytes, or none.
         private_data: &'a [u8],
     },
 }
 
-/// How the QP of a connection has to be set up. Only complete once the other end's REQ or REP is there.
+/// The attributes with which the QP of a connection has to be set up. Only complete once the other end's REQ or REP is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpParams {
     /// The path for the QP's address vector.
@@ -272,9 +272,9 @@ pub struct QpParams {
     pub rq_psn: u32,
     /// First PSN to send.
     pub sq_psn: u32,
-    /// What the other end may have outstanding here. `accept` may lower it.
+    /// The READs and atomics that the other end may have outstanding here. `accept` may lower the number.
     pub max_dest_rd_atomic: u8,
-    /// What the other end serves at once. `accept` may lower it.
+    /// The READs and atomics that the other end serves at once. `accept` may lower the number.
     pub max_rd_atomic: u8,
     /// Transport retries.
     pub retry_count: u8,
@@ -293,7 +293,7 @@ pub struct QpParams {
 pub struct Transmit {
     /// Where to.
     pub address: Address,
-    /// Which message it is.
+    /// The message's attribute.
     pub attribute: Attribute,
     /// The connection it belongs to, if there is one.
     pub connection: Option<ConnectionId>,

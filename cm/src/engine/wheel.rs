@@ -103,7 +103,7 @@ impl Wheel {
         self.next_bucket().map(|(tick, _)| tick << TICK_SHIFT)
     }
 
-    /// How far the wheel has turned, in nanoseconds.
+    /// The time that the wheel has reached, in nanoseconds.
     pub(super) fn reached(&self) -> u64 {
         self.now << TICK_SHIFT
     }

@@ -81,7 +81,7 @@ impl Host<'_> {
         good.then_some(())
     }
 
-    /// What was asked, as the answer.
+    /// The request as its answer.
     fn echo_ipv4(
         &self,
         header: &Header,

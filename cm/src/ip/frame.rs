@@ -116,7 +116,7 @@ pub(super) fn parse_ipv4(packet: &[u8]) -> Option<(Ipv4Repr, &[u8])> {
     Some((repr, packet.payload()))
 }
 
-/// What `parse_ipv6` gives of a packet: its header, what its payload is (after a hop-by-hop header, if there is one), and
+/// The result of `parse_ipv6` for a packet: its header, the payload's protocol (after a hop-by-hop header, if there is one), and
 /// the payload.
 pub(super) fn parse_ipv6(packet: &[u8]) -> Option<(Ipv6Repr, IpProtocol, &[u8])> {
     let packet = Ipv6Packet::new_checked(packet).ok()?;

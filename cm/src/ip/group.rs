@@ -155,7 +155,7 @@ impl Host<'_> {
         joined.map(|slot| (slot.ip, slot.vlan))
     }
 
-    /// What has to change about the frames that the port lets in.
+    /// The next change of the filter on frames that the port lets in.
     pub fn poll_filter(&mut self) -> Option<Filter> {
         let wrong = |slot: &GroupSlot| match slot.state {
             State::Free => false,
@@ -174,7 +174,7 @@ impl Host<'_> {
         })
     }
 
-    /// What is needed to be found under an address, and to receive the queries of multicast routers.
+    /// Enters the groups that make the host found under an address, and receive the queries of multicast routers.
     pub(super) fn enter_groups_of(
         &mut self,
         now: Duration,

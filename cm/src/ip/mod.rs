@@ -199,7 +199,7 @@ pub enum HostError {
     Full {
         /// Of what.
         what: &'static str,
-        /// How many it can hold.
+        /// The number that it can hold.
         max: usize,
     },
 }
@@ -241,7 +241,7 @@ pub enum Event {
         address: IpAddr,
         /// The VLAN that it was for.
         vlan: Option<u16>,
-        /// Who has it.
+        /// The MAC address of the host that has it.
         mac: Mac,
     },
     /// Another host claims an address that is ours. It stays ours.
@@ -250,7 +250,7 @@ pub enum Event {
         address: IpAddr,
         /// The VLAN that it is in.
         vlan: Option<u16>,
-        /// Who claims it.
+        /// The MAC address of the host that claims it.
         mac: Mac,
     },
     /// A neighbour has another Ethernet address now.
@@ -285,7 +285,7 @@ pub enum Filter {
 /// no others.
 pub const WAITING_LOG: &str = "rdma_cm_waiting";
 
-/// What went by.
+/// The counts of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Frames that were given.
@@ -350,7 +350,7 @@ impl<'s> Host<'s> {
         self.mac
     }
 
-    /// What went by.
+    /// The counts of packets.
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }

@@ -8,12 +8,12 @@ use super::frame::multicast_mac;
 use super::{Event, Host, Mac, is_unicast};
 
 const NIL: u32 = u32::MAX;
-/// What packets of ours may cross before they are dropped.
+/// The routers that packets of ours may cross before they are dropped.
 const HOP_LIMIT: u8 = 64;
 /// The time that an unknown host keeps its slot, if others need it: a host that is there answers within a millisecond.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How a datagram to an address leaves the port.
+/// The way of a datagram to an address out of the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
     /// MAC address of the next hop.

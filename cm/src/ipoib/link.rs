@@ -13,7 +13,7 @@ const ETHERNET_LEN: usize = 14;
 const SHORTEST: usize = 60;
 const BROADCAST: Mac = [0xff; 6];
 
-/// Who sent a packet, as its completion says.
+/// The sender of a packet, as its completion names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sender {
     /// The QP.
@@ -50,7 +50,7 @@ pub enum To {
 #[derive(Debug, Clone, Copy)]
 pub struct PeerSlot {
     peer: Option<Peer>,
-    /// How many had the slot, so that an address that stands for one of them stands for no other.
+    /// The number of hosts that had the slot, so that an address that stands for one of them stands for no other.
     generation: u16,
     used: u64,
 }
@@ -91,7 +91,7 @@ impl<'s> Link<'s> {
         }
     }
 
-    /// What stands for this interface.
+    /// The MAC address that stands for this interface.
     pub fn mac(&self) -> Mac {
         stands_for(0, 0)
     }
@@ -204,7 +204,7 @@ impl<'s> Link<'s> {
         Some((to, HEADER_LEN + length))
     }
 
-    /// What stands for the sender of a packet.
+    /// The MAC address that stands for the sender of a packet.
     fn sender(&mut self, from: &Sender) -> Option<Mac> {
         let known = |peer: &Peer| match from.gid {
             Some(gid) => peer.address == HardwareAddress { qpn: from.qpn, gid },
@@ -221,8 +221,8 @@ impl<'s> Link<'s> {
         self.enter(address, from)
     }
 
-    /// What stands for a hardware address that the sender of a packet gives as its own, or as the receiver's. Of others
-    /// nothing is known but what they say themselves.
+    /// The MAC address that stands for a hardware address which the sender of a packet gives as its own, or as the
+    /// receiver's. Of others nothing is known but what they say themselves.
     fn standing_for(&mut self, address: &HardwareAddress, from: &Sender) -> Option<Mac> {
         if *address == self.own {
             return Some(self.mac());

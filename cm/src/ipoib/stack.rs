@@ -85,7 +85,7 @@ impl fmt::Debug for PacketSlot {
     }
 }
 
-/// What another stack has on an interface.
+/// The part of another stack on an interface.
 #[derive(Debug)]
 pub(crate) struct Stack<'s> {
     inbox: RingBuffer<'s, PacketSlot>,
@@ -145,7 +145,7 @@ fn push(packets: &mut RingBuffer<'_, PacketSlot>, packet: &[u8]) -> bool {
     true
 }
 
-/// What [`IpOverInfiniband::port`](crate::rdma::IpOverInfiniband::port) gives.
+/// The port that [`IpOverInfiniband::port`](crate::rdma::IpOverInfiniband::port) gives.
 ///
 /// Packets arrive and leave when `IpOverInfiniband` is polled.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ pub struct CmaHeader {
 impl CmaHeader {
     /// Bytes of private data that the header takes.
     pub const LEN: usize = 36;
-    /// What is left of a REQ's private data for the consumer.
+    /// The bytes of a REQ's private data that are left for the consumer.
     pub const REQ_PRIVATE_DATA_MAX: usize = super::Req::PRIVATE_DATA_MAX - Self::LEN;
-    /// What is left of a SIDR_REQ's private data for the consumer.
+    /// The bytes of a SIDR_REQ's private data that are left for the consumer.
     pub const SIDR_REQ_PRIVATE_DATA_MAX: usize = super::SidrReq::PRIVATE_DATA_MAX - Self::LEN;
 
     /// Splits private data into the header and the consumer's bytes.

@@ -46,7 +46,7 @@ message! {
         rdc_exists: u8 = 50, 4, 1;
         /// Receiver-not-ready retries for the receiver's QP; 7 is for ever.
         rnr_retry_count: u8 = 50, 5, 3;
-        /// How often either end repeats an unanswered message.
+        /// The number of times that either end repeats an unanswered message.
         max_cm_retries: u8 = 51, 0, 4;
         /// The sender's QP has a shared receive queue.
         srq: u8 = 51, 4, 1;
@@ -111,7 +111,7 @@ message! {
         local_comm_id: u32 = 0, 0, 32;
         /// The receiver's name for the connection.
         remote_comm_id: u32 = 4, 0, 32;
-        /// Which message is answered: 0 REQ, 1 REP, 2 LAP.
+        /// The message that is answered: 0 REQ, 1 REP, 2 LAP.
         message: u8 = 8, 0, 2;
         /// Exponent of the time (4.096 us times 2 to it) that the sender asks for.
         service_timeout: u8 = 9, 0, 5;
@@ -127,7 +127,7 @@ message! {
         local_comm_id: u32 = 0, 0, 32;
         /// The receiver's name for the connection; 0 when it is not known.
         remote_comm_id: u32 = 4, 0, 32;
-        /// Which message is rejected: 0 REQ, 1 REP, 2 none.
+        /// The message that is rejected: 0 REQ, 1 REP, 2 none.
         message: u8 = 8, 0, 2;
         /// Bytes of `info` that count.
         info_len: u8 = 9, 0, 7;
@@ -168,7 +168,7 @@ message! {
         initiator_depth: u8 = 25, 0, 8;
         /// Exponent of the time that the sender's adapter takes to acknowledge.
         target_ack_delay: u8 = 26, 0, 5;
-        /// What became of the alternate path: 0 accepted, 1 not supported, 2 rejected.
+        /// The answer about the alternate path: 0 accepted, 1 not supported, 2 rejected.
         failover_accepted: u8 = 26, 5, 2;
         /// End-to-end flow control is used.
         flow_control: u8 = 26, 7, 1;

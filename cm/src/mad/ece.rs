@@ -8,7 +8,7 @@ use super::{MAD_LEN, Rep, Req, SidrRep};
 pub struct Ece {
     /// 24 bits.
     pub vendor_id: u32,
-    /// What the vendor makes of them.
+    /// The options, whose meaning is the vendor's.
     pub options: u32,
 }
 

@@ -60,7 +60,7 @@ const METHOD_GET: u8 = 0x01;
 const METHOD_SEND: u8 = 0x03;
 const METHOD_GET_RESP: u8 = 0x81;
 
-/// What is wrong with a MAD, or with the values for one.
+/// The fault of a MAD, or of the values for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MadError {
@@ -346,7 +346,7 @@ impl<'a> Mad<'a> {
         self.bytes
     }
 
-    /// Which message it is.
+    /// The kind of message.
     #[inline]
     pub const fn attribute(&self) -> Attribute {
         self.attribute
@@ -393,7 +393,7 @@ impl<'a> Mad<'a> {
         }
     }
 
-    /// What the MAD says.
+    /// The content of the MAD.
     #[inline]
     pub fn message(&self) -> Result<Message<'a>, MadError> {
         let mad = self.bytes;
@@ -474,7 +474,7 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Which message it is.
+    /// The kind of message.
     pub const fn attribute(&self) -> Attribute {
         match self {
             Self::ClassPortInfo(_) => Attribute::ClassPortInfo,

@@ -52,11 +52,11 @@ message! {
         remote_comm_id: u32 = 4, 0, 32;
         /// Bytes of `info` that count.
         info_len: u8 = 8, 0, 8;
-        /// What became of the path; see [`AprStatus`](super::AprStatus).
+        /// The answer about the path; see [`AprStatus`](super::AprStatus).
         status: u8 = 9, 0, 8;
     }
     bytes {
-        /// What would have been acceptable.
+        /// The values that would have been acceptable.
         info: 72 = 12;
     }
 }

@@ -3,7 +3,7 @@
 
 use super::RejectReason;
 
-/// What a REJ says beyond its reason. Numbers lie in the fewest bytes that hold them, big-endian.
+/// The additional information of a REJ beside its reason. Numbers lie in the fewest bytes that hold them, big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectInfo<'a> {

@@ -72,7 +72,7 @@ codes! {
 }
 
 codes! {
-    /// What became of a LAP (IBTA volume 1, table 116).
+    /// The answer to a LAP (IBTA volume 1, table 116).
     AprStatus(u8) {
         0 SUCCESS "alternate path loaded";
         1 INVALID_COMM_ID "invalid communication ID";
@@ -92,7 +92,7 @@ codes! {
 }
 
 codes! {
-    /// What became of a SIDR_REQ (IBTA volume 1, table 121).
+    /// The answer to a SIDR_REQ (IBTA volume 1, table 121).
     SidrStatus(u8) {
         0 SUCCESS "QP found";
         1 UNSUPPORTED_SERVICE "service ID not supported";

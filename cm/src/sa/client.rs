@@ -144,7 +144,7 @@ impl<'s, Q: Ask> Client<'s, Q> {
         }
     }
 
-    /// What became of a question; `None` while it is under way. Can be had once.
+    /// The outcome of a question; `None` while it is under way. Can be had once.
     pub fn outcome(&mut self, id: QuestionId) -> Option<Result<Q::Answer, SaError>> {
         let slot = self.find(id.0)?;
         let QuestionState::Answered(outcome) = slot.state else {

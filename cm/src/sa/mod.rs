@@ -85,7 +85,7 @@ impl Config {
 
 /// A kind of questions, and how they are written and answered.
 pub trait Ask: Copy + fmt::Debug {
-    /// What the answers are.
+    /// The type of the answers.
     type Answer: Copy + fmt::Debug;
 
     /// Any of them: it is in slots that are free.
@@ -107,21 +107,21 @@ pub trait Ask: Copy + fmt::Debug {
     fn understand(&self, mad: &SaMad<'_>) -> Result<Self::Answer, SaError>;
 }
 
-/// What to ask. The components say what of the record counts.
+/// The question. The components say what of the record counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// What subnet administration can do.
+    /// The capabilities of subnet administration.
     PortInfo,
     /// A path.
     Path {
-        /// What it has to be like.
+        /// The criteria of the path.
         wanted: PathRecord,
         /// Bits of what of it counts.
         components: u64,
     },
     /// A membership: `Get` looks at it, `Set` joins or makes a group, `Delete` leaves.
     Member {
-        /// What to do.
+        /// The method.
         method: SaMethod,
         /// The membership.
         wanted: McMemberRecord,
@@ -130,10 +130,10 @@ pub enum Question {
     },
 }
 
-/// What the answer is.
+/// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// What subnet administration can do.
+    /// The capabilities of subnet administration.
     PortInfo(SaPortInfo),
     /// The path. Its LIDs, MTU, rate and life time make sense, and it is the path that was asked for.
     Path(PathRecord),
@@ -166,9 +166,9 @@ pub enum SaError {
     Mad(MadError),
     /// All slots are in use.
     NoSlots {
-        /// What kind of slots.
+        /// The kind of slots.
         what: &'static str,
-        /// How many there are.
+        /// The number of slots.
         capacity: usize,
     },
 }

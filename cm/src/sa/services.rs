@@ -10,7 +10,7 @@ use crate::mad::{MAD_LEN, MadError};
 
 /// The time that a record is asked for before it has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What names a record.
+/// The components that name a record.
 const NAME: u64 = ServiceRecord::SERVICE_ID | ServiceRecord::SERVICE_GID | ServiceRecord::PKEY;
 
 /// When to offer a service again: a refusal stays one.

@@ -16,7 +16,7 @@ use crate::mad::{MAD_LEN, MadError};
 
 /// The number of segments that may be under way at once: QP1 has to have receive buffers for them beside all else.
 const WINDOW: u32 = 8;
-/// What the protocol counts of a segment, and of the header in each.
+/// The bytes that the protocol counts of a segment, and of the header in each.
 const HEADER: usize = 20;
 const COUNTED: usize = HEADER + SEGMENT_DATA;
 /// A table of more segments has more bytes than the protocol counts.
@@ -24,7 +24,7 @@ const MOST_SEGMENTS: usize = u32::MAX as usize / COUNTED;
 
 /// A record that tables have.
 pub trait TableRecord: Copy {
-    /// What the table is of.
+    /// The kind of the table's records.
     const ATTRIBUTE: SaAttribute;
     /// Length of the record on the wire, without what pads it in a table.
     const LEN: usize;
@@ -133,7 +133,7 @@ pub struct Table<'t, R> {
 }
 
 impl<'t, R: TableRecord> Table<'t, R> {
-    /// How many there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.rows().count()
     }
@@ -161,7 +161,7 @@ impl<'t, R: TableRecord> Table<'t, R> {
     }
 }
 
-/// What has arrived of a table.
+/// The part of a table that has arrived.
 #[derive(Debug, Clone, Copy)]
 struct Transfer {
     /// Segments without a gap.
@@ -170,9 +170,9 @@ struct Transfer {
     beyond: u32,
     /// Up to which segment the other end may send.
     window: u32,
-    /// How many there will be, once that is known.
+    /// The number of segments, once that is known.
     segments: Option<u32>,
-    /// How many bytes of the last one count, once that has arrived.
+    /// The bytes of the last one that count, once it has arrived.
     tail: Option<usize>,
     /// Distance of records, in units of 8 bytes.
     offset: u16,
@@ -195,7 +195,7 @@ enum State {
     },
 }
 
-/// What is to be sent of the protocol.
+/// The MAD of the protocol that is to be sent.
 #[derive(Debug, Clone, Copy)]
 enum Reply {
     Ack { whole: u32, window: u32 },

@@ -1,11 +1,11 @@
-//! What may be had with subnet administration beside paths and groups.
+//! The use of subnet administration beside paths and groups.
 
 use core::time::Duration;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::SaRedirection;
 
-/// What became of a MAD.
+/// The use that was made of a MAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// It is not for this user.

@@ -294,7 +294,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// What the other end's REP says about the path that was offered.
+    /// Takes the other end's answer, in its REP, to the path that was offered.
     pub(super) fn alternate_accepted(&mut self, index: usize, failover: u8) {
         if let Some(alternate) = self.alternate_mut(index) {
             alternate.loaded = (failover == 0).then_some(alternate.path);

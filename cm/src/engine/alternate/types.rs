@@ -165,7 +165,7 @@ pub struct AlternateSlot {
     pub(super) state: LapState,
     /// The path of the current or last exchange.
     pub(super) path: AlternatePath,
-    /// What both ends have agreed on.
+    /// The path that both ends have agreed on.
     pub(super) loaded: Option<AlternatePath>,
     pub(super) failover: Failover,
     pub(super) transaction_id: u64,

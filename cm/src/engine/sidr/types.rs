@@ -16,7 +16,7 @@ impl SidrId {
     }
 }
 
-/// What is needed to ask for the QP of a datagram service.
+/// The parameters of a request for the QP of a datagram service.
 #[derive(Debug, Clone, Copy)]
 pub struct SidrParams<'a> {
     /// The service.
@@ -49,7 +49,7 @@ impl SidrParams<'_> {
     }
 }
 
-/// What is needed to answer such a request with a QP.
+/// The parameters of an answer to such a request with a QP.
 #[derive(Debug, Clone, Copy)]
 pub struct SidrReply<'a> {
     /// The QP that serves.
@@ -79,13 +79,13 @@ impl SidrReply<'_> {
 pub struct SidrEvent<'a> {
     /// The request.
     pub id: SidrId,
-    /// What was given to [`sidr_request`](crate::engine::Engine::sidr_request); 0 for a request of the other end.
+    /// The value that was given to [`sidr_request`](crate::engine::Engine::sidr_request); 0 for a request of the other end.
     pub user: u64,
-    /// What happened.
+    /// The event.
     pub kind: SidrEventKind<'a>,
 }
 
-/// What happened. Private data is as long as the message's field: its true length is not on the wire.
+/// The kind of event. Private data is as long as the message's field: its true length is not on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidrEventKind<'a> {
     /// A peer asks for a service. To be answered with `sidr_reply` or `sidr_reject`.

@@ -14,9 +14,9 @@ record! {
         is_generic: u8 = 22, 0, 8;
         /// 1 to subscribe, 0 to end it.
         subscribe: u8 = 23, 0, 8;
-        /// How urgent, as in [`Notice::kind`](super::Notice::kind); all ones for any.
+        /// The urgency, as in [`Notice::kind`](super::Notice::kind); all ones for any.
         kind: u16 = 24, 0, 16;
-        /// Which, as in [`Notice::trap`](super::Notice::trap); all ones for any.
+        /// The trap, as in [`Notice::trap`](super::Notice::trap); all ones for any.
         trap: u16 = 26, 0, 16;
         /// The QP that gets the reports.
         qpn: u32 = 28, 0, 24;
@@ -51,9 +51,9 @@ record! {
         is_generic: u8 = 46, 0, 8;
         /// 1 to subscribe, 0 to end it.
         subscribe: u8 = 47, 0, 8;
-        /// How urgent, as in [`Notice::kind`](super::Notice::kind); all ones for any.
+        /// The urgency, as in [`Notice::kind`](super::Notice::kind); all ones for any.
         kind: u16 = 48, 0, 16;
-        /// Which, as in [`Notice::trap`](super::Notice::trap); all ones for any.
+        /// The trap, as in [`Notice::trap`](super::Notice::trap); all ones for any.
         trap: u16 = 50, 0, 16;
         /// The QP that gets the reports.
         qpn: u32 = 52, 0, 24;

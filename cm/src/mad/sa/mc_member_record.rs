@@ -2,7 +2,7 @@
 
 use super::record;
 
-/// How a port is in a group: bits of [`McMemberRecord::join_state`].
+/// The membership of a port in a group: bits of [`McMemberRecord::join_state`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum JoinState {
@@ -20,7 +20,7 @@ record! {
         qkey: u32 = 32, 0, 32;
         /// The group's LID.
         mlid: u16 = 36, 0, 16;
-        /// How to compare the MTU: 0 greater, 1 less, 2 equal, 3 the largest.
+        /// The comparison of the MTU: 0 greater, 1 less, 2 equal, 3 the largest.
         mtu_selector: u8 = 38, 0, 2;
         /// MTU: 1 to 5 for 256 to 4096 bytes.
         mtu: u8 = 38, 2, 6;
@@ -28,11 +28,11 @@ record! {
         traffic_class: u8 = 39, 0, 8;
         /// Partition.
         pkey: u16 = 40, 0, 16;
-        /// How to compare the rate.
+        /// The comparison of the rate.
         rate_selector: u8 = 42, 0, 2;
         /// Static rate, in the IBTA's codes.
         rate: u8 = 42, 2, 6;
-        /// How to compare the life time.
+        /// The comparison of the life time.
         packet_life_time_selector: u8 = 43, 0, 2;
         /// Exponent of the packet lifetime (4.096 us times 2 to it).
         packet_life_time: u8 = 43, 2, 6;
@@ -44,7 +44,7 @@ record! {
         hop_limit: u8 = 47, 0, 8;
         /// Scope of the group's GID.
         scope: u8 = 48, 0, 4;
-        /// How the port is, or requests to be, in the group: bits of [`JoinState`].
+        /// The membership of the port in the group, or the one that it requests: bits of [`JoinState`].
         join_state: u8 = 48, 4, 4;
         /// 1 if another party may do this for the port.
         proxy_join: u8 = 49, 0, 1;

@@ -48,7 +48,7 @@ const RMPP_FLAGS: usize = 26;
 /// The message spreads over several MADs, or is part of the protocol that does so.
 const RMPP_ACTIVE: u8 = 1;
 
-/// What is asked, or what kind of answer it is.
+/// The question, or the kind of answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SaMethod {
@@ -106,7 +106,7 @@ impl SaMethod {
 pub enum SaAttribute {
     /// ClassPortInfo.
     ClassPortInfo = 0x0001,
-    /// What has happened.
+    /// An event.
     Notice = 0x0002,
     /// A subscription to notices.
     InformInfo = 0x0003,
@@ -141,7 +141,7 @@ impl SaAttribute {
 /// The headers of a MAD for subnet administration, as far as they vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaHeader {
-    /// What is asked, or what kind of answer it is.
+    /// The question, or the kind of answer.
     pub method: SaMethod,
     /// Of an answer: how it went.
     pub status: SaStatus,
@@ -151,7 +151,7 @@ pub struct SaHeader {
     pub sm_key: u64,
     /// Distance of records in units of 8 bytes, where an answer may have several.
     pub attribute_offset: u16,
-    /// Which components of the record count, one bit each.
+    /// The components of the record that count, one bit each.
     pub component_mask: u64,
 }
 
@@ -232,7 +232,7 @@ impl<'a> SaMad<'a> {
         })
     }
 
-    /// What kind of record it is about.
+    /// The kind of record that it is about.
     pub const fn attribute(&self) -> SaAttribute {
         self.attribute
     }
@@ -261,7 +261,7 @@ impl<'a> SaMad<'a> {
         Ok(McMemberRecord::read(self.bytes))
     }
 
-    /// What subnet administration says of itself.
+    /// The data of subnet administration itself.
     pub fn port_info(&self) -> Result<SaPortInfo, MadError> {
         self.expect(SaAttribute::ClassPortInfo)?;
         Ok(SaPortInfo::read(self.bytes))
@@ -279,7 +279,7 @@ impl<'a> SaMad<'a> {
         Ok(InformInfo::read(self.bytes))
     }
 
-    /// What it tells of.
+    /// The event that it tells of.
     pub fn notice(&self) -> Result<Notice, MadError> {
         self.expect(SaAttribute::Notice)?;
         Ok(Notice::read(self.bytes))

@@ -14,7 +14,7 @@ record! {
         class_version: u8 = 5, 0, 8;
         /// 1 for a channel adapter, 2 for a switch, 3 for a router.
         node_type: u8 = 6, 0, 8;
-        /// How many ports it has.
+        /// The number of its ports.
         num_ports: u8 = 7, 0, 8;
         /// GUID of the system that it is in.
         system_guid: u64 = 8, 0, 64;

@@ -17,22 +17,22 @@ pub enum Trap {
 }
 
 record! {
-    /// What has happened. The details are those of [`Trap`].
+    /// An event. The details are those of [`Trap`].
     Notice,
     bits {
         /// 1 unless it is a vendor's own.
         is_generic: u8 = 0, 0, 1;
-        /// How urgent: 0 fatal, 1 urgent, 2 security, 3 subnet management, 4 informational.
+        /// The urgency: 0 fatal, 1 urgent, 2 security, 3 subnet management, 4 informational.
         kind: u8 = 0, 1, 7;
         /// Type of who tells, or a vendor: [`Notice::CLASS_MANAGER`] where it is a [`Trap`].
         producer: u32 = 1, 0, 24;
-        /// What, as a number: a [`Trap`]'s.
+        /// The number of the event: a [`Trap`]'s.
         trap: u16 = 4, 0, 16;
         /// LID of who tells.
         issuer_lid: u16 = 6, 0, 16;
         /// Changes from notice to notice.
         toggle: u8 = 8, 0, 1;
-        /// How many more there are.
+        /// The number of further notices.
         count: u16 = 8, 1, 15;
     }
     gids {

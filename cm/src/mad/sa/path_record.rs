@@ -30,19 +30,19 @@ record! {
         qos_class: u16 = 52, 0, 12;
         /// Service level.
         sl: u8 = 53, 4, 4;
-        /// How to compare the MTU: 0 greater, 1 less, 2 equal, 3 the largest.
+        /// The comparison of the MTU: 0 greater, 1 less, 2 equal, 3 the largest.
         mtu_selector: u8 = 54, 0, 2;
         /// Path MTU: 1 to 5 for 256 to 4096 bytes.
         mtu: u8 = 54, 2, 6;
-        /// How to compare the rate.
+        /// The comparison of the rate.
         rate_selector: u8 = 55, 0, 2;
         /// Static rate, in the IBTA's codes.
         rate: u8 = 55, 2, 6;
-        /// How to compare the life time.
+        /// The comparison of the life time.
         packet_life_time_selector: u8 = 56, 0, 2;
         /// Exponent of the packet lifetime (4.096 us times 2 to it).
         packet_life_time: u8 = 56, 2, 6;
-        /// Which of several paths to prefer; 0 is the best.
+        /// The preference among several paths; 0 is the best.
         preference: u8 = 57, 0, 8;
     }
     gids {

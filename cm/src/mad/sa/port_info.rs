@@ -6,7 +6,7 @@ use crate::mad::{MAD_LEN, MadError, fields};
 /// Bit of [`SaPortInfo::capability_mask2`]: ports may be send-only full members of multicast groups.
 const SEND_ONLY_FULL_MEMBERS: u32 = 1 << 12;
 
-/// What subnet administration says of itself.
+/// The data of subnet administration itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SaPortInfo {
     /// Base version of the MADs, 1.

@@ -15,16 +15,16 @@ const RMPP_VERSION: u8 = 1;
 const FIRST: u8 = 2;
 const LAST: u8 = 4;
 
-/// How much of the table is in a segment.
+/// The bytes of the table in a segment.
 pub const SEGMENT_DATA: usize = MAD_LEN - SA_DATA;
 
-/// What a MAD of the protocol is.
+/// The kind of a MAD of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RmppType {
     /// A part of the message.
     Data = 1,
-    /// What has arrived, and what may be sent.
+    /// The segments that have arrived, and those that may be sent.
     Ack = 2,
     /// The receiver has too little memory.
     Stop = 3,
@@ -68,7 +68,7 @@ impl<'a> Segment<'a> {
         SaMad::any(bytes).map(Self)
     }
 
-    /// What kind of record the message has.
+    /// The kind of record in the message.
     pub const fn attribute(&self) -> SaAttribute {
         self.0.attribute()
     }
@@ -88,7 +88,7 @@ impl<'a> Segment<'a> {
         self.0.bytes[VERSION] == RMPP_VERSION
     }
 
-    /// What it is.
+    /// The kind of the MAD.
     pub const fn kind(&self) -> Option<RmppType> {
         Some(match self.0.bytes[TYPE] {
             1 => RmppType::Data,

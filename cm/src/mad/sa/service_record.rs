@@ -16,7 +16,7 @@ record! {
     gids {
         /// GID of the port.
         service_gid = 8;
-        /// Who has it may change the record.
+        /// The key, with which a port may change the record.
         key = 32;
     }
     bytes {

@@ -1,4 +1,4 @@
-//! How a question to subnet administration went (IBTA volume 1, chapters 13.4.7 and 15.2.2).
+//! The result of a question to subnet administration (IBTA volume 1, chapters 13.4.7 and 15.2.2).
 
 use core::fmt;
 
@@ -49,7 +49,7 @@ impl SaStatus {
         self.0 & Self::BUSY.0 != 0
     }
 
-    /// What it means; the class's code before what all classes share.
+    /// Its meaning; the class's code before what all classes share.
     pub const fn text(self) -> &'static str {
         match self.0 >> 8 {
             0 => {}
