@@ -9,6 +9,7 @@ use bareverbs::verbs::{
 
 use super::{Result, infiniband, settings, with_page_chunks};
 use bareverbs_node::wait_for_link;
+use serde_json::json;
 
 /// The time for a link to come up before it is shown as it is.
 const LINK: Duration = Duration::from_secs(3);
@@ -261,11 +262,11 @@ impl Report {
         let members = |lines: &[(String, Value)]| {
             let members = lines.iter().map(|(name, value)| {
                 let value = match value {
-                    Value::Number(n) | Value::Hex(n) if *n < 1 << 53 => n.to_string(),
-                    Value::Number(n) | Value::Hex(n) => quote(&format!("{n:#x}")),
-                    Value::Text(text) => quote(text),
+                    Value::Number(n) | Value::Hex(n) if *n < 1 << 53 => json!(n),
+                    Value::Number(n) | Value::Hex(n) => json!(format!("{n:#x}")),
+                    Value::Text(text) => json!(text),
                 };
-                format!("{}: {value}", quote(name))
+                format!("{}: {value}", json!(name))
             });
             members.collect::<Vec<_>>().join(", ")
         };
@@ -274,18 +275,4 @@ impl Report {
             .split_at(self.port_starts.unwrap_or(self.lines.len()));
         format!("{{{}, \"port\": {{{}}}}}", members(device), members(port))
     }
-}
-
-/// A JSON string.
-fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", c as u32)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
