@@ -14,7 +14,7 @@ pub(crate) fn claim() {
     OWNER.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Whether this process is a child of the one that opened the devices, which has none of its threads.
+/// Returns `true` if this process is a child of the one that opened the devices, which has none of its threads.
 pub(crate) fn in_child() -> bool {
     OWNER.load(Ordering::Relaxed) != std::process::id()
 }

@@ -14,8 +14,8 @@ use crate::rdmacm::id::IdObject;
 use crate::verbs::create_qp::attach;
 use crate::verbs::path;
 
-/// Whether a GID is that of a group, also of an IPv4 group on InfiniBand: IPoIB's prefix, with the partition in the middle, and
-/// the lower 28 bits of the address.
+/// Returns `true` if a GID is that of a group, also of an IPv4 group on InfiniBand: IPoIB's prefix, with the partition in the
+/// middle, and the lower 28 bits of the address.
 fn is_gid_of(group: IpAddr, gid: Gid) -> bool {
     if path::ip(gid) == group {
         return true;
