@@ -17,7 +17,7 @@ use crate::rdmacm;
 use crate::verbs::async_event;
 use crate::verbs::cq::CqObject;
 
-/// The time that the thread sleeps at a time when the device has failed, which has no interrupts then.
+/// The time that the thread sleeps at once when the device has failed, which has no interrupts then.
 const FAILED: Duration = Duration::from_millis(5);
 
 /// Starts the thread of a device.
