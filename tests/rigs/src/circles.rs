@@ -52,7 +52,7 @@ struct File {
     path: PathBuf,
     /// Paths that it names, as far as they lie in the crate.
     names: BTreeSet<Module>,
-    /// What it re-exports: a name, and the path behind it.
+    /// The re-exports: a name, and the path behind it.
     exports: BTreeMap<String, Module>,
     /// Modules that are re-exported as a whole.
     globs: Vec<Module>,

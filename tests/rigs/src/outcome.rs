@@ -1,6 +1,6 @@
 //! The sum that every rig ends with.
 
-/// What a rig found.
+/// The result of a rig.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,

@@ -19,7 +19,7 @@ const CEILINGS: [(&str, usize); 13] = [
     ("tests/in-process", 120),
     ("tests/model", 53),
     ("tests/model-server", 25),
-    ("tests/rigs", 140),
+    ("tests/rigs", 12),
     ("vfio-driver", 0),
 ];
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What an image is for.
+/// The machine that an image is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Machine {
     X86,
@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// What an allocator would be called by.
+/// The symbols by which an allocator would be called.
 const ALLOCATOR: [&str; 4] = [
     "__rust_alloc",
     "__rust_dealloc",

@@ -18,7 +18,7 @@ use setup::Setup;
 pub(crate) const ABOUT: &str =
     "the unikernel on the model, with Linux and another one as its peers (boots machines)";
 
-/// What builds the images and judges them, and boots none.
+/// The argument that builds the images and judges them, and boots none.
 const IMAGES: &str = "images";
 
 /// Runs all scenarios, or those that are named. `images` builds and judges the images alone. `boot MACHINE WIRE WORD...` boots

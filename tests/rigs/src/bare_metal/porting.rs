@@ -16,7 +16,7 @@ pub(crate) const ABOUT: &str =
 /// Building and booting, on a busy machine.
 const MINUTES: &str = "12m";
 
-/// What the program on the page prints on success, and what each line shows.
+/// The lines that the program on the page prints on success, and the meaning of each.
 const SAYS: [(&str, &str); 4] = [
     ("conformance: BAR of ", "the platform passes"),
     ("bytes moved by the device; polled", "it polls"),

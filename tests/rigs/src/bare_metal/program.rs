@@ -20,12 +20,12 @@ pub(super) struct Program {
 pub(super) struct Ended {
     /// Its exit status; `None` if it was killed.
     pub(super) status: Option<i32>,
-    /// What it printed.
+    /// The lines that it printed.
     pub(super) printed: Vec<String>,
 }
 
 impl Ended {
-    /// How much of its stack a unikernel used at most; all of it if it did not print that.
+    /// The part of its stack that a unikernel used at most; all of it if it did not print that.
     pub(super) fn stack(&self) -> u64 {
         let text = self.after("stack high-water mark: ").unwrap_or_default();
         let used = text.split(' ').next().and_then(|used| used.parse().ok());

@@ -1,4 +1,4 @@
-//! What unikernels do with each other and with our `rping` on this computer.
+//! The scenarios of unikernels with each other and with our `rping` on this computer.
 
 use super::super::stock_driver::Server;
 use super::image::Machine;
@@ -92,7 +92,7 @@ const BOOTS: &[Scenario] = &[
     },
 ];
 
-/// How many run at a time.
+/// The number of scenarios that run at a time.
 const AT_A_TIME: usize = 2;
 
 /// The names of all.
@@ -126,7 +126,7 @@ pub(super) fn run(setup: &Setup, wanted: impl Fn(&str) -> bool) -> Result<Outcom
 }
 
 impl Scenario {
-    /// What it found, and its report.
+    /// The result of the scenario, and its report.
     fn run(&self, setup: &Setup) -> (Outcome, String) {
         let started = Instant::now();
         let mut outcome = Outcome::default();
@@ -157,7 +157,7 @@ impl Scenario {
 /// A scenario that runs.
 pub(super) struct Scene<'a> {
     setup: &'a Setup,
-    /// Which machine has the first of the model's cards, and which the others.
+    /// The machine with the first of the model's cards, and the one with the others.
     machines: [Machine; 2],
     name: &'static str,
     rounds: usize,

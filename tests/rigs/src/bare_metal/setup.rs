@@ -1,4 +1,4 @@
-//! What scenarios need: QEMU, the model's server, the images, and our programs on Linux.
+//! The set-up of scenarios: QEMU, the model's server, the images, and our programs on Linux.
 
 use super::super::stock_driver::{self, Provisions};
 use super::super::vfio::programs;

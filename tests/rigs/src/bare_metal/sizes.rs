@@ -1,10 +1,10 @@
-//! What each part of the library costs: the image with one after the other, what it occupies, and what it uses of the
+//! The cost of each part of the library: the image with one after the other, what it occupies, and what it uses of the
 //! stack.
 
 use super::image::{self, Machine};
 use super::scenarios::{GOOD, LIMIT, Scene};
 
-/// What is built, and what it may have, in KiB: a little more than it has.
+/// A part that is built, and its limits in KiB: a little more than it has.
 struct Part {
     name: &'static str,
     /// Features of `tests/bare-metal`.

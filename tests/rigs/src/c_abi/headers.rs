@@ -125,7 +125,7 @@ fn print(
     quiet_output(&mut Command::new(&program))
 }
 
-/// What the program should print of the structures: sizes, and offset and size of fields.
+/// The lines about the structures that the program should print: sizes, and offset and size of fields.
 fn ours(layouts: &[&Layout]) -> impl Iterator<Item = (String, String)> {
     layouts.iter().flat_map(|layout| {
         let fields = layout.fields.iter().map(|field| {

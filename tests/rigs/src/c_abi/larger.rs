@@ -1,4 +1,4 @@
-//! What the larger engines need: their packages from Debian, unpacked, and a switch for their processes.
+//! The set-up of the larger engines: their packages from Debian, unpacked, and a switch for their processes.
 
 use super::run::{Place, Running};
 use crate::apt::{Apt, unpack};
@@ -186,7 +186,7 @@ pub(super) fn start(
     Ok(Running::new(spawn(&mut command)?, log))
 }
 
-/// What a program that ended has said.
+/// The output of a program that ended.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) printed: String,

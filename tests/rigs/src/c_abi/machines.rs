@@ -28,7 +28,7 @@ const NEAR: &str = "192.168.7.1";
 const FAR: &str = "192.168.7.2";
 const PORT: u16 = 7000;
 
-/// What makes the Ethernet.
+/// The packages that make the Ethernet.
 const PACKAGES: &[&str] = &[
     "iproute2", "libbpf1", "libbsd0", "libcap2", "libelf1", "libmd0", "libmnl0", "zlib1g",
 ];
@@ -219,7 +219,7 @@ impl<'a> Machines<'a> {
         Ok(machines)
     }
 
-    /// What runs a program on a machine; the program is to be appended.
+    /// The command that runs a program on a machine; the program is to be appended.
     fn inside(&self, machine: Machine) -> Command {
         let mut command = Command::new("nsenter");
         command.args(self.entry(machine));
@@ -243,7 +243,7 @@ impl<'a> Machines<'a> {
         words.map(String::from).into()
     }
 
-    /// What joins a program to the switch of its machine.
+    /// The arguments that join a program to the switch of its machine.
     fn joining(&self, machine: Machine) -> Vec<String> {
         let (local, remote) = machine.addresses();
         let switch = self.place.sockets.join(machine.name());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SOURCE: &str = include_str!("mpi.c");
 /// The time that a job may take.
 const END: Duration = Duration::from_secs(150);
-/// What every job does.
+/// The lines that every job prints.
 pub(super) const SAYS: [&str; 4] = [
     "ring done",
     "allreduce done",
@@ -204,7 +204,7 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-/// What the program has measured.
+/// The figures that the program has measured.
 pub(super) fn measured(ended: &Ended) -> Option<String> {
     let mut lines = ended.printed.lines();
     lines

@@ -110,7 +110,7 @@ pub(super) struct Packages {
     pub(super) include: PathBuf,
     /// The programs.
     pub(super) programs: PathBuf,
-    /// What the programs need besides the libraries that ours stand in for.
+    /// The packages that the programs need besides the libraries that ours stand in for.
     pub(super) others: PathBuf,
 }
 

@@ -15,19 +15,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "pyverbs";
-/// What each test does.
+/// The expected result of each test.
 const TABLE: &str = include_str!("pyverbs/table.tsv");
-/// What differs on an InfiniBand port.
+/// The results that differ on an InfiniBand port.
 const INFINIBAND_TABLE: &str = include_str!("pyverbs/infiniband.tsv");
-/// What starts the suite.
+/// The program that starts the suite.
 const RUN: &str = include_str!("pyverbs/run.py");
-/// What the suite runs to learn a port's address.
+/// The program that the suite runs to learn a port's address.
 const IP: &str = include_str!("pyverbs/ip.sh");
 const END: Duration = Duration::from_secs(180);
 /// In front of what `run.py` says of a test.
 const RESULT: &str = "RESULT\t";
 
-/// How a test ended.
+/// The end of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct End<'a> {
     how: &'a str,
@@ -145,7 +145,7 @@ fn row(line: &str) -> (&str, End<'_>) {
     (test, End { how, why: next() })
 }
 
-/// What the suite has printed. Its progress marks are in front of a line.
+/// The results that the suite has printed. Its progress marks are in front of a line.
 fn found(printed: &str) -> BTreeMap<&str, End<'_>> {
     let results = printed.lines().filter_map(|line| line.split_once(RESULT));
     results.map(|(_, line)| row(line)).collect()

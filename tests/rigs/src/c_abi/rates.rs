@@ -126,7 +126,7 @@ fn measure(place: &Place<'_>, row: &Row) -> Result<[f64; 2], String> {
     }))
 }
 
-/// What the client's table has in a column.
+/// The number in a column of the client's table.
 fn number(place: &Place<'_>, scenario: &Scenario, column: usize) -> Result<f64, String> {
     let ends = place.ends(scenario)?;
     let client = ends.iter().find(|(side, ..)| *side == Side::Client);

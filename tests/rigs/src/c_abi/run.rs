@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const START: Duration = Duration::from_secs(30);
 /// The time that a program may run.
 const END: Duration = Duration::from_secs(60);
-/// How often a process is looked at.
+/// The interval at which a process is looked at.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where the programs are.
@@ -33,7 +33,7 @@ pub(super) struct Place<'a> {
     pub(super) sockets: &'a Path,
 }
 
-/// How a program ended, `None` if it was stopped, and what it printed.
+/// The end of a program, `None` if it was stopped, and its output.
 pub(super) type End = (Side, Option<ExitStatus>, String);
 
 /// A program that runs.
@@ -305,11 +305,11 @@ impl Place<'_> {
     }
 }
 
-/// What perftest prints with `-R` where its second connection comes before its server listens for it: the first one was the
-/// hand-shake, and nothing makes the client wait. The reason in the REJ is that there is no listener (IBTA volume 1, chapter
+/// The line that perftest prints with `-R` where its second connection comes before its server listens for it: the first one was
+/// the hand-shake, and nothing makes the client wait. The reason in the REJ is that there is no listener (IBTA volume 1, chapter
 /// 12.6.7.2).
 const TOO_EARLY: &str = "Event: RDMA_CM_EVENT_REJECTED; error: 8.";
-/// How often such programs are run at most.
+/// The most runs of such programs.
 const ATTEMPTS: usize = 3;
 
 /// Whether that is what happened to the client.
@@ -318,7 +318,7 @@ fn came_too_early(ends: &[End]) -> bool {
         .any(|(side, _, printed)| *side == Side::Client && printed.contains(TOO_EARLY))
 }
 
-/// What is wrong with how the programs ended.
+/// The faults in the ends of the programs.
 fn faults(scenario: &Scenario, ends: &[End]) -> Vec<String> {
     let mut faults = Vec::new();
     for (side, status, printed) in ends {
@@ -350,12 +350,12 @@ fn faults(scenario: &Scenario, ends: &[End]) -> Vec<String> {
     faults
 }
 
-/// How many lines of what was printed have a text.
+/// The number of printed lines that have a text.
 fn lines_with(printed: &str, text: &str) -> usize {
     printed.lines().filter(|line| line.contains(text)).count()
 }
 
-/// What no program may print: the programs' words for data that is not what was sent, and the library's for its own
+/// The texts that no program may print: the programs' words for data that is not what was sent, and the library's for its own
 /// faults.
 const NEVER: &[&str] = &[
     "invalid data",

@@ -33,7 +33,7 @@ pub(super) enum Ready {
     Tcp,
 }
 
-/// Which output a side has: so many lines with a text.
+/// The output of a side: so many lines with a text.
 pub(super) type Says = &'static [(Side, &'static str, usize)];
 
 /// A program alone, or a server and a client. Both have to exit with status 0 unless it says otherwise.

@@ -185,7 +185,7 @@ pub(super) fn compare_exports(bundle: &Bundle, symbols: &[Symbol]) -> Result<Out
     Ok(outcome)
 }
 
-/// What a shared object defines: names, versions, kinds, sorted by name.
+/// The definitions of a shared object: names, versions, kinds, sorted by name.
 fn exported(library: &Path) -> Result<BTreeSet<(String, String, Kind)>, String> {
     let text = quiet_output(
         Command::new("objdump")
@@ -252,7 +252,7 @@ fn declarations(directory: &Path, include: &Path) -> Result<String, String> {
     )
 }
 
-/// How a function reports errors, by the type that its declaration gives it.
+/// The way in which a function reports errors, by the type that its declaration gives it.
 fn returns(declarations: &str, name: &str, usual: Returns) -> Result<Returns, String> {
     let listed = |list: &[(&str, Returns)]| {
         let found = list.iter().find(|(listed, _)| *listed == name);

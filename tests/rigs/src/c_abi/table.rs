@@ -1,4 +1,4 @@
-//! Which programs run.
+//! The table of programs that run.
 
 mod cm;
 mod infiniband;

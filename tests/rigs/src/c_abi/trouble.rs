@@ -66,7 +66,7 @@ fn is_lossy(scenario: &Scenario) -> bool {
     scenario.options.contains(&"--loss")
 }
 
-/// What befalls the server.
+/// The trouble that befalls the server.
 #[derive(Clone, Copy)]
 enum Blow {
     /// Its process is killed.
@@ -140,7 +140,7 @@ pub(super) fn run(place: &Place<'_>, is_named: impl Fn(&str) -> bool) -> Result<
     Ok(outcome)
 }
 
-/// How many request packets tshark finds more than once: the same QP, operation and packet sequence number.
+/// The number of request packets that tshark finds more than once: the same QP, operation and packet sequence number.
 fn sent_again(capture: &Path) -> Result<usize, String> {
     let fields = [
         "ip.src",

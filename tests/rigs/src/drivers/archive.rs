@@ -11,12 +11,12 @@ use std::process::Command;
 /// The release of the guests' libraries.
 const SUITE: &str = "trixie";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-/// What of it every guest has.
+/// The files of it that every guest has.
 const IN_GUESTS: &[&str] = &["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6"];
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "4";
 
-/// What to pack.
+/// The files to pack.
 pub(super) struct Contents {
     /// Debian's packages, with everything that they depend on.
     pub(super) packages: &'static [&'static str],

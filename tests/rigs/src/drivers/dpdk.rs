@@ -74,7 +74,7 @@ pub(super) const VERBS: Scenario = Scenario {
     ..DEFAULT
 };
 
-/// What is left where the card has no tables that lead to others: without rules, frames can be sent.
+/// The scenario that is left where the card has no tables that lead to others: without rules, frames can be sent.
 pub(super) const SEND: Scenario = Scenario {
     name: "dpdk-send",
     about: "DPDK's testpmd sends without rules for received frames; Linux counts the same packets and bytes",
@@ -92,7 +92,7 @@ pub(super) const SEND: Scenario = Scenario {
     ..DEFAULT
 };
 
-/// What a frame takes of the processor, beside which `docs/benchmarks.md` has what it takes of our forwarder.
+/// The instructions of a frame, beside which `docs/benchmarks.md` has those of our forwarder.
 pub(super) const COUNT: Scenario = Scenario {
     name: "dpdk-count",
     about: "instructions that DPDK's testpmd takes for a frame that it forwards",

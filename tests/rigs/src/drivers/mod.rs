@@ -32,10 +32,10 @@ const SCENARIOS: &[Scenario] = &[
     rdma_flows::SCENARIO,
 ];
 
-/// What builds the programs of a scenario, below a directory of its own.
+/// The function that builds the programs of a scenario, below a directory of its own.
 type Build = fn(&Path) -> Result<Vec<Program>, String>;
 
-/// Who builds for which scenario.
+/// The builders by scenario.
 const PROGRAMS: &[(&str, Build)] = &[
     (dpdk::SCENARIO.name, dpdk::programs),
     (beside_ours::SCENARIO.name, beside_ours::programs),

@@ -29,7 +29,7 @@ const MANY: Boot = Boot {
     ..PAIR
 };
 
-/// What all scripts begin with, and one of them, after its settings if it has any.
+/// The text with which all scripts begin, and one of them, after its settings if it has any.
 macro_rules! script {
     ($name:literal) => {
         script!($name, "")

@@ -1,4 +1,4 @@
-//! What the vendor's own functions write and read: two small C programs, compiled against the headers.
+//! The bytes that the vendor's own functions write and read: two small C programs, compiled against the headers.
 
 use super::package::Package;
 use crate::outcome::Outcome;

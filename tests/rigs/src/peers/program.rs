@@ -28,7 +28,7 @@ const COMMON: [&str; 4] = [
     "-fno-reorder-blocks-and-partition",
 ];
 
-/// What a program is made of.
+/// The parts of a program.
 pub(super) struct Program<'p> {
     /// Its name, and that of its folder.
     pub(super) name: &'p str,
@@ -75,7 +75,7 @@ pub(super) fn costs(program: &Path, arguments: &[&str]) -> Result<Costs, String>
         .map_err(|error| format!("{} {arguments:?}: {error}", program.display()))
 }
 
-/// How a doorbell is rung.
+/// The way in which a doorbell is rung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doorbell {
     /// By its first 8 bytes.
@@ -96,7 +96,7 @@ impl Doorbell {
     }
 }
 
-/// What one build took in one mode.
+/// The instructions of one build in one mode.
 pub(super) struct Count {
     pub(super) build: &'static str,
     pub(super) doorbell: Doorbell,

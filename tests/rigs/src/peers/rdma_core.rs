@@ -27,7 +27,8 @@ const PROVIDERS: [&str; 6] = ["buf.c", "cq.c", "dbrec.c", "mlx5.c", "qp.c", "srq
 /// Headers that the provider's build makes from the kernel's.
 const KERNEL_ABI: [&str; 2] = ["ib_user_verbs.h", "mlx5-abi.h"];
 
-/// What rdma-core's `CMakeLists.txt` passes, less warnings. Its annotations for valgrind are off, as packagers may have them.
+/// The flags that rdma-core's `CMakeLists.txt` passes, less warnings. Its annotations for valgrind are off, as packagers may
+/// have them.
 const FLAGS: [&str; 5] = [
     "-std=gnu11",
     "-D_GNU_SOURCE=",
@@ -36,7 +37,7 @@ const FLAGS: [&str; 5] = [
     "-fno-strict-aliasing",
 ];
 
-/// What its `config.h` says on Linux with 64 bits.
+/// The `config.h` that it makes on Linux with 64 bits.
 const CONFIG: &str = "\
 #define HAVE_STATEMENT_EXPR 1
 #define HAVE_BUILTIN_TYPES_COMPATIBLE_P 1
@@ -79,7 +80,7 @@ const BUILDS: [Build; 4] = [
     },
 ];
 
-/// What the provider took.
+/// The provider's counts.
 pub(super) struct Counts {
     /// The package and its version.
     pub(super) version: String,
@@ -128,7 +129,7 @@ pub(super) fn count(directory: &Path) -> Result<Counts, String> {
 const WITH_LOCKS: &str = "locks";
 const WITHOUT_LOCKS: &str = "no-locks";
 
-/// What a program of the caller's takes on the provider in plain memory.
+/// The counts of a program of the caller's on the provider in plain memory.
 pub(crate) struct Beside {
     /// The package and its version.
     pub(crate) version: String,

@@ -114,7 +114,7 @@ pub(super) fn bench(root: &Path, name: &str) -> Command {
     bench
 }
 
-/// What our benchmark counts now.
+/// The figures that our benchmark counts now.
 pub(super) fn ours(root: &Path) -> Result<Vec<Figure>, String> {
     let mut bench = bench(root, "data_path");
     bench.arg(FIGURES);
@@ -134,7 +134,7 @@ pub(super) fn ours(root: &Path) -> Result<Vec<Figure>, String> {
     }
 }
 
-/// What the peers took.
+/// The counts of the peers.
 pub(super) struct Peers {
     pub(super) rdma_core: rdma_core::Counts,
     pub(super) ucx: ucx::Counts,

@@ -35,7 +35,7 @@ const BUILDS: [Build; 2] = [
     },
 ];
 
-/// What `contrib/configure-release` finds beside libibverbs and libmlx5 of these years: no logs, no assertions, no checks of
+/// The findings of `contrib/configure-release` beside libibverbs and libmlx5 of these years: no logs, no assertions, no checks of
 /// parameters.
 const CONFIG: &str = "\
 #define ENABLE_MT 0
@@ -92,7 +92,7 @@ const VERSION: &str = "\
 #define UCT_VERSION(major, minor) (((major) << 24) | ((minor) << 16))
 ";
 
-/// What it took.
+/// The counts of UCX.
 pub(super) struct Counts {
     /// The package and its version.
     pub(super) version: String,

@@ -1,5 +1,5 @@
-//! What the sanitizers must find, and what they must not. The rig compiles it with each sanitizer; the argument names
-//! the fault.
+//! The faults that the sanitizers must find, and those that they must not. The rig compiles it with each sanitizer; the
+//! argument names the fault.
 
 use std::hint::black_box;
 

@@ -28,14 +28,14 @@ struct Sanitizer {
     /// ThreadSanitizer has to see the atomics in locks and channels, or it takes what they order for races.
     /// AddressSanitizer needs nothing from it: the allocator and `memcpy` are the sanitizer's own anyway.
     build_std: bool,
-    /// What it must report of the small program, and what it must not.
+    /// The reports on the small program that must come, and those that must not.
     found: &'static [&'static str],
     passed: &'static [&'static str],
 }
 
 /// A conformance test asks for more memory than sanitizers give (1 TiB), and expects to be refused, by a null pointer.
 const REFUSE: &str = "allocator_may_return_null=1";
-/// What AddressSanitizer then writes, which is no report.
+/// The line that AddressSanitizer then writes, which is no report.
 const REFUSED: &str = "WARNING: AddressSanitizer failed to allocate ";
 
 static THREAD: Sanitizer = Sanitizer {
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// What both sanitizers need.
+/// The set-up of both sanitizers.
 struct Rig {
     root: PathBuf,
     /// For everything that is made here.
@@ -280,7 +280,7 @@ fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.exists())
 }
 
-/// How many tests passed.
+/// The number of tests that passed.
 fn passed(output: &str) -> usize {
     let results = output.lines().filter_map(|line| {
         line.strip_prefix("test result: ")?

@@ -1,4 +1,4 @@
-//! Which tests run under the sanitizers.
+//! The tests that run under the sanitizers.
 
 /// Tests of one package.
 pub(super) struct Program {

@@ -1,4 +1,4 @@
-//! What is in a Linux `bzImage`: QEMU boots the kernel itself as well, which saves an emulated processor the unpacking.
+//! The content of a Linux `bzImage`: QEMU boots the kernel itself as well, which saves an emulated processor the unpacking.
 
 use std::io::Read;
 

@@ -17,11 +17,11 @@ pub(crate) const ABOUT: &str = "builds the kernels that Debian has not: iommufd 
 
 /// The package of their sources, of Debian trixie.
 const SOURCE: &str = "linux-source-6.12";
-/// What is in each, beyond what `make tinyconfig` has.
+/// The configuration of each, beyond that of `make tinyconfig`.
 const MACHINE: &str = include_str!("guest/machine.config");
 /// Changes when they have to be built again although the options are the same.
 const RECIPE: &str = "1";
-/// What a build says of the modules that are built in, so that modprobe finds them.
+/// The lists of modules that are built in, so that modprobe finds them.
 pub(super) const LISTS: [&str; 3] = [
     "modules.builtin",
     "modules.builtin.modinfo",
@@ -44,7 +44,7 @@ const UNUSED: [&str; 12] = [
     "*/sound/*.[ch]",
 ];
 
-/// What a kernel is built for.
+/// The purpose of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// vfio-pci with both of its interfaces.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The guest's first process.
 const INIT: &str = include_str!("guest/init.sh");
-/// How it communicates with this program.
+/// The script by which it communicates with this program.
 const SESSION: &str = include_str!("guest/session.sh");
 /// This computer's part, where it is one of the machines.
 const HERE: &str = include_str!("guest/here.sh");
@@ -32,7 +32,7 @@ const HELPERS: &str = include_str!("guest/helpers.sh");
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 notsc clocksource=hpet no_timer_check mitigations=off nokaslr \
                        randomize_kstack_offset=off init_on_alloc=0 cryptomgr.notests audit=0 apparmor=0 selinux=0 nowatchdog";
 
-/// How often the model's process is checked while nothing else happens.
+/// The interval at which the model's process is checked while nothing else happens.
 const LOOK_AFTER_MODEL: Duration = Duration::from_secs(1);
 
 /// Machines that run at the same time, with one script.
@@ -42,7 +42,7 @@ pub(super) struct Round<'a> {
     /// The functions of each machine.
     pub(super) machines: &'a [&'a [usize]],
     pub(super) script: &'a str,
-    /// What guests have in `/ours`.
+    /// The programs that guests have in `/ours`.
     pub(super) programs: &'a [Program],
     /// Where this repository's programs are.
     pub(super) ours: &'a Path,
@@ -64,7 +64,7 @@ pub(super) struct Round<'a> {
     pub(super) known_abort: Option<&'a str>,
     /// The machine that boots twice.
     pub(super) boots_twice: Option<usize>,
-    /// What one machine boots instead of Linux.
+    /// The loader that one machine boots instead of Linux.
     pub(super) loader: Option<&'a Loader>,
     pub(super) limit: Duration,
 }
@@ -343,7 +343,7 @@ impl Round<'_> {
         })
     }
 
-    /// How often a machine boots.
+    /// The number of times that a machine boots.
     pub(super) fn boots(&self, machine: usize) -> usize {
         1 + usize::from(self.boots_twice == Some(machine))
     }

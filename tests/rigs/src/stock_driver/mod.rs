@@ -52,10 +52,10 @@ pub(crate) use server::Server;
 pub(crate) const ABOUT: &str =
     "Linux's own mlx5 driver in QEMU guests, on the model (slow: boots machines; downloads once)";
 
-/// How many scenarios run at a time.
+/// The number of scenarios that run at a time.
 const AT_A_TIME: usize = 2;
 
-/// What is asked for.
+/// The arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Request<'a> {
     kernels: Vec<Kernel>,
@@ -192,7 +192,7 @@ pub(crate) fn run_rig(rig: &Rig, arguments: &[String]) -> Result<Outcome, String
     })
 }
 
-/// What a rig with machines of another kind needs: QEMU, and the model's server, built. As long as the file is open, no
+/// The set-up of a rig with machines of another kind: QEMU, and the model's server, built. As long as the file is open, no
 /// other rig boots machines.
 pub(crate) fn prepare() -> Result<(Provisions, fs::File), String> {
     let lock = lock(&directory()?)?;
@@ -201,7 +201,7 @@ pub(crate) fn prepare() -> Result<(Provisions, fs::File), String> {
     Ok((provisions, lock))
 }
 
-/// What was fetched, or is fetched now.
+/// The files that were fetched, or are fetched now.
 pub(crate) fn provisions() -> Result<Provisions, String> {
     provision::provision(&directory()?, Kernel::Stable)
 }

@@ -1,4 +1,4 @@
-//! Which steps a script will run, so that one that never ran is missed.
+//! The steps that a script will run, so that one that never ran is missed.
 
 use std::process::{Command, Stdio};
 

@@ -19,7 +19,7 @@ const RECIPE: &str = "2";
 /// The kernel's file. A guest whose stamp names another is rebuilt.
 const KERNEL: &str = "vmlinux";
 
-/// What is unpacked for the guest: programs, and the libraries they need.
+/// The packages that are unpacked for the guest: programs, and the libraries they need.
 const GUEST_PACKAGES: &[&str] = &[
     "busybox-static",
     "ethtool",
@@ -140,7 +140,7 @@ pub(crate) struct Provisions {
     qemu: PathBuf,
     pub(super) kernel: PathBuf,
     pub(super) initrd: PathBuf,
-    /// What was fetched, for the report.
+    /// The versions that were fetched, for the report.
     pub(super) about: String,
 }
 

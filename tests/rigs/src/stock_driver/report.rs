@@ -1,4 +1,4 @@
-//! What a scenario found, kept together until its end: several run at a time.
+//! The findings of a scenario, kept together until its end: several run at a time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ pub(super) struct Report {
     pub(super) text: String,
     pub(super) passed: usize,
     pub(super) failed: usize,
-    /// How often each explained message came, by its text.
+    /// The number of times that each explained message came, by its text.
     pub(super) explained: BTreeMap<&'static str, usize>,
 }
 

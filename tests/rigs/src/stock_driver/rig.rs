@@ -1,4 +1,4 @@
-//! What a rig of machines is made of.
+//! The parts of a rig of machines.
 
 use super::scenario::Scenario;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ pub(crate) struct Rig {
     /// As `cargo rig` has it.
     pub(crate) name: &'static str,
     pub(crate) scenarios: &'static [Scenario],
-    /// What the guests have in `/ours`.
+    /// The programs that the guests have in `/ours`.
     pub(crate) programs: Vec<Program>,
     /// Where this repository's programs are, for scenarios in which this computer is one of the machines.
     pub(crate) ours: PathBuf,

@@ -15,7 +15,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 pub(crate) struct Server {
     /// `None` once it was killed, and where there is none.
     process: Option<Process>,
-    /// What it prints.
+    /// The lines that it prints.
     lines: Receiver<String>,
     pub(crate) sockets: Vec<PathBuf>,
     log: PathBuf,
@@ -123,7 +123,7 @@ impl Server {
         }
     }
 
-    /// How it ended by itself, which it never should.
+    /// The way in which it ended by itself, which it never should.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
         match process.0.try_wait() {
@@ -155,7 +155,7 @@ impl Server {
 #[derive(PartialEq, Eq)]
 struct Thread {
     sleeps: bool,
-    /// How often it went to sleep: the kernel's voluntary context switches.
+    /// The number of times that it went to sleep: the kernel's voluntary context switches.
     slept: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a machine's console showed.
+//! The output on a machine's console.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub(super) enum Request<'a> {
     Monitor(&'a str),
 }
 
-/// What a machine's console showed.
+/// The output on a machine's console.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     pub(super) steps: Vec<Step>,
     /// The script came to its end.
     pub(super) ended: bool,
-    /// How often it booted so far.
+    /// The number of times that it booted so far.
     pub(super) boots: usize,
     /// Lines outside of steps: the firmware's, the kernel's last ones.
     pub(super) rest: Vec<String>,

@@ -1,4 +1,4 @@
-//! What of this repository runs in the guests.
+//! The programs of this repository that run in the guests.
 
 use super::super::stock_driver::Program;
 use super::in_c;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// What a field has to be.
+/// The expected value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Number(u64),
@@ -41,7 +41,7 @@ pub(super) fn text(name: &'static str, value: impl ToString) -> Field {
 /// One frame.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
-    /// Which node sends it.
+    /// The node that sends it.
     pub(super) from: usize,
     pub(super) fields: Vec<Field>,
 }
@@ -192,7 +192,7 @@ fn parse(shown: &str) -> Option<u64> {
     }
 }
 
-/// What is wrong with a frame.
+/// The faults of a frame.
 pub(super) fn differences(frame: &Frame, fields: &[Field]) -> Vec<String> {
     fields
         .iter()
@@ -203,7 +203,7 @@ pub(super) fn differences(frame: &Frame, fields: &[Field]) -> Vec<String> {
 }
 
 impl Step {
-    /// What is wrong with the step's frames: each direction has to be what was meant, frame by frame.
+    /// The faults of the step's frames: each direction has to be what was meant, frame by frame.
     pub(super) fn problems(&self, frames: &[Frame], macs: &[[u8; 6]; 2]) -> Vec<String> {
         let Some(frames) = frames.get(self.frames.clone()) else {
             return vec!["tshark shows fewer frames than were sent".to_owned()];

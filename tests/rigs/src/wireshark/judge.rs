@@ -30,9 +30,9 @@ pub(crate) struct Recording<'a> {
 pub(crate) struct Verdict {
     /// The recording's name.
     pub(crate) about: String,
-    /// How many frames were.
+    /// The number of frames.
     pub(super) shown: usize,
-    /// What was checked, and what was wrong with it.
+    /// The checks, and the faults that each found.
     pub(crate) checks: Vec<(&'static str, Vec<String>)>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn judge(recording: Recording<'_>, work: &Path) -> Result<Verdict, St
     })
 }
 
-/// What was found so far.
+/// The findings so far.
 struct Findings {
     roce: usize,
     bad: usize,
@@ -164,7 +164,7 @@ impl Findings {
     }
 }
 
-/// What is wrong with a frame that is not RoCE.
+/// The faults of a frame that is not RoCE.
 fn remarks_on_others(frame: &Frame) -> Vec<String> {
     let whole = frame.all("_ws.malformed").is_empty();
     let printed = frame.all("_ws.expert.message").into_iter();

@@ -8,7 +8,7 @@ use connectx_model::pcap::{Writer, infiniband};
 use std::path::Path;
 use std::time::Duration;
 
-/// What was found.
+/// The verdict on a packet.
 pub(super) struct Verdict {
     pub(super) about: String,
     pub(super) checks: Vec<(&'static str, Vec<String>)>,

@@ -179,7 +179,7 @@ fn icrcs(outcome: &mut Outcome, file: &Path, raw: &[&[u8]]) -> Result<(), String
     Ok(())
 }
 
-/// How many ICRCs are right, and which are not.
+/// The number of ICRCs that are right, and the frames with others.
 fn wrong_icrcs(file: &Path, raw: &[&[u8]]) -> Result<(usize, Vec<String>), String> {
     let verdicts = script(file)?;
     let mut problems = Vec::new();

@@ -25,7 +25,7 @@ pub(super) enum Service {
     Ud = 0x60,
 }
 
-/// What a work request asks for.
+/// The operation of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Send,

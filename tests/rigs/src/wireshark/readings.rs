@@ -1,4 +1,4 @@
-//! What tshark, our decoders and the script for ICRCs read from frames, and how it is reported.
+//! The readings of frames by tshark, our decoders and the script for ICRCs, and the report on them.
 
 use super::tshark::Frame;
 use super::{decoder, expect};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const ICRC: &str = include_str!("icrc.py");
 
-/// What tshark remarks on frames that are right, and why they are.
+/// The remarks of tshark on frames that are right, and the reasons.
 pub(super) const EXPLAINED: &[(&str, &str)] = &[
     (
         "Illegal checksum value (0)",
@@ -54,7 +54,7 @@ pub(super) fn report(outcome: &mut Outcome, name: &str, problems: &[String]) {
     });
 }
 
-/// What tshark remarks on a frame, beside what is explained, which is counted.
+/// The remarks of tshark on a frame, beside what is explained, which is counted.
 pub(super) fn remarks(frame: &Frame, explained: &mut [usize]) -> Vec<String> {
     let mut problems = Vec::new();
     if !frame.all("_ws.malformed").is_empty() {

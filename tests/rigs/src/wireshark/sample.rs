@@ -1,4 +1,4 @@
-//! Which frames of a long recording are looked at.
+//! The frames of a long recording that are looked at.
 
 use connectx_model::pcap::{ReadError, Reader, Writer};
 use connectx_model::roce::packet::Packet;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// How many frames of a kind are looked at, the first ones: a test of performance sends the same over and over.
 const MOST_OF_A_KIND: usize = 500;
 
-/// What makes frames alike.
+/// The properties that make frames alike.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// RoCE: what is in front of it and its opcode, and for management datagrams the class and the attribute.

@@ -154,7 +154,7 @@ impl Scene {
         })
     }
 
-    /// How a packet between these addresses is wrapped, with nothing special.
+    /// The path of a packet between these addresses, with nothing special.
     pub(super) fn path(&self, address: Address) -> Path {
         Path {
             macs: self.macs,

@@ -3,7 +3,7 @@
 use crate::c_abi::scenario::Side::{Client, Server};
 use crate::c_abi::scenario::{Ready, Scenario, alone, pair};
 
-/// What both ends of a program are told.
+/// The arguments of both ends of a program.
 macro_rules! ends {
     ($program:literal $(, $option:literal)*) => {(
         &[

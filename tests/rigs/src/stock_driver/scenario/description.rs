@@ -1,4 +1,4 @@
-//! What a scenario is: the model, the machines, and what must come out.
+//! The description of a scenario: the model, the machines, and what must come out.
 
 use crate::stock_driver::plan;
 use crate::stock_driver::provision::Kernel;
@@ -54,9 +54,9 @@ pub(crate) struct Boot {
     pub(crate) known_abort: Option<(&'static str, &'static str)>,
     /// The machine that boots twice.
     pub(crate) boots_twice: Option<usize>,
-    /// What one machine boots instead of Linux.
+    /// The loader that one machine boots instead of Linux.
     pub(crate) loader: Option<Loader>,
-    /// What steps must have printed: step, text.
+    /// The lines that steps must have printed: step, text.
     pub(crate) prints: &'static [(&'static str, &'static str)],
     /// Warnings that the driver must log in steps with a fault of the card: step, text. In these steps it may log
     /// others as well.
@@ -71,7 +71,7 @@ pub(crate) struct Boot {
 /// only sends.
 pub(crate) struct Loader {
     pub(crate) machine: usize,
-    /// Which of the rig's programs it is.
+    /// The program among the rig's.
     pub(crate) program: &'static str,
     pub(crate) script: &'static str,
 }

@@ -23,7 +23,7 @@ pub(crate) use table::{BOOT, SCENARIO};
 /// Kernel log level of warnings; lower is worse.
 const WARNING: u8 = 4;
 
-/// How often a round is run in which QEMU aborts in the known way before the last step has ended.
+/// The most runs of a round in which QEMU aborts in the known way before the last step has ended.
 const ATTEMPTS: usize = 5;
 
 /// Begins a line of a step's output that goes to the report if the step succeeds.

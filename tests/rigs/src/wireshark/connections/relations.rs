@@ -1,4 +1,4 @@
-//! What has to be equal, or different, in several messages of a connection.
+//! The relations between messages of a connection: the fields that have to be equal, or different.
 
 use crate::wireshark::tshark::Frame;
 use bareverbs_cm::mad::Attribute;
@@ -11,7 +11,7 @@ pub(in crate::wireshark) struct Relations {
     pub(super) flow_label: u32,
 }
 impl Relations {
-    /// What is wrong.
+    /// The relations that do not hold.
     pub(in crate::wireshark) fn problems(&self, frames: &[Frame]) -> Vec<String> {
         let Some(frames) = frames.get(self.frames.clone()) else {
             return vec![format!("{}: frames are missing", self.what)];

@@ -138,7 +138,7 @@ pub(super) fn succeeded(what: &str, wc: Wc) -> Result<Wc, String> {
     }
 }
 
-/// What a connection is made with.
+/// The attributes of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     pub(super) address: Address,
@@ -148,7 +148,7 @@ pub(super) struct Link {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     pub(super) priority: u8,
-    /// What end 1 lets end 0 do.
+    /// The rights that end 1 gives end 0.
     pub(super) access: Access,
     pub(super) timeout: u8,
     pub(super) min_rnr_timer: u8,

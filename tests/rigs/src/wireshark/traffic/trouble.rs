@@ -1,4 +1,4 @@
-//! What goes wrong on a connection, and how it goes on.
+//! The troubles of a connection, and the way in which it goes on.
 
 use super::pair::{Link, Pair, completion, succeeded, text};
 use crate::wireshark::packets::{Operation, Target};
@@ -165,7 +165,7 @@ pub(super) fn receiver_not_ready(scene: &mut Scene) -> Result<(), String> {
     pair.run(scene, Operation::Send, 3)
 }
 
-/// What the responder refuses, and with which NAK.
+/// The requests that the responder refuses, and the NAK of each.
 pub(super) fn refused(scene: &mut Scene) -> Result<(), String> {
     let nothing = Access::empty();
     let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
