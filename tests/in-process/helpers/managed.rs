@@ -1,4 +1,4 @@
-//! What a subnet manager sets by directed routes, in frames of the port that it has.
+//! The settings that a subnet manager makes by directed routes, in frames of the port that it has.
 
 use connectx_model::roce::packet::reseal;
 

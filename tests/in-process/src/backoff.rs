@@ -1,4 +1,4 @@
-//! What a driver does between two looks at a function that has nothing to do.
+//! The sleep of a driver between two looks at a function that has nothing to do.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ const SPINS: u32 = 64;
 /// each that only yields its whole share of time, some milliseconds, before the one that could answer runs: so they are few.
 const YIELDS: u32 = 64;
 
-/// How long to stay away.
+/// The time to stay away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
     None,

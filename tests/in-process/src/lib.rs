@@ -28,6 +28,6 @@ pub use platform::ModelPlatform;
 pub use world::{Builder, World, bring_up};
 pub use write_combining::WriteCombining;
 
-/// What [`pass_on`] names.
+/// The names that [`pass_on`] needs.
 #[doc(hidden)]
 pub use bareverbs_core::platform as seam;

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 const PAGE: u64 = 4096;
-/// What freed memory is filled with.
+/// The byte that fills freed memory.
 const POISON: u8 = 0xdb;
 /// Device addresses start here: far from anything that is a pointer, and above 4 GiB so that the high half matters.
 const FIRST_IOVA: u64 = 0x0000_00a5_0000_0000;
@@ -81,7 +81,7 @@ unsafe fn fill(ptr: NonNull<u8>, byte: u8, len: usize) {
     std::hint::black_box(ptr);
 }
 
-/// How memory that is asked for with `layout` is allocated: at least a byte, in cache lines of its own.
+/// The layout of memory that is asked for with `layout`: at least a byte, in cache lines of its own.
 fn host_layout(layout: Layout) -> Option<Layout> {
     Layout::from_size_align(layout.size().max(1), layout.align().max(64)).ok()
 }
@@ -120,7 +120,7 @@ pub(crate) struct Memory {
 // SAFETY: the pointers refer to memory that any thread may touch on the device's behalf, as a DMA engine does.
 unsafe impl Send for Memory {}
 
-/// What a function still holds of the host's memory.
+/// The host's memory that a function still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accounting {
     /// Bytes from [`dma_alloc`](bareverbs_core::platform::Platform::dma_alloc).

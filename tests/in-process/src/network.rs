@@ -1,4 +1,4 @@
-//! What joins the ports of a world, and leads out of it.
+//! The network that joins the ports of a world, and leads out of it.
 
 use crate::port::Outbox;
 use connectx_model::link::fault::Faulty;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What joins the ports: any link, behind faults that a test can set.
+/// The wire that joins the ports: any link, behind faults that a test can set.
 pub type Wire = Faulty<Box<dyn Link>>;
 
 /// Frames that a function takes at once.
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// What the last [`Network::receive`] has taken.
+    /// The frames that the last [`Network::receive`] has taken.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.buffers.iter().take(self.count)
     }

@@ -1,4 +1,4 @@
-//! What a model reaches of the machine it is in.
+//! The machine around a model, as the model reaches it.
 
 use crate::memory::Memory;
 use bareverbs_core::VectorSet;
@@ -70,15 +70,15 @@ impl Host for Port {
 
 /// The interrupt lines of a function, and what each thread has seen of them.
 pub(crate) struct Interrupts {
-    /// How often each vector was raised.
+    /// The number of times that each vector was raised.
     pub(crate) raised: Vec<u64>,
-    /// How often the driver woke its threads.
+    /// The number of times that the driver woke its threads.
     pub(crate) wakes: u64,
     /// The same as each thread knew it after its last wait. A thread that never waited has seen nothing.
     seen: HashMap<ThreadId, (Vec<u64>, u64)>,
     /// One was raised that was not reported to the waiters yet.
     pub(crate) unreported: bool,
-    /// How often a thread went to wait.
+    /// The number of times that a thread went to wait.
     pub(crate) waits: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the handles of a world and its threads share: the functions, each under a lock of its own, and the network between
+//! The state that the handles of a world and its threads share: the functions, each under a lock of its own, and the network
 //! them.
 //!
 //! A thread takes the lock of a function first, then that of the network, and never those of two functions.
@@ -46,12 +46,12 @@ pub(crate) struct Shared {
     sleepers: AtomicUsize,
     /// Drivers that poll, found nothing for long, and sleep until a frame comes.
     nappers: AtomicUsize,
-    /// Whether the device's thread was woken.
+    /// `true` if the device's thread was woken.
     woken: Mutex<bool>,
     wake: Condvar,
     /// Until when the device's thread sleeps, in nanoseconds; 0 while it does not.
     sleeps_until: AtomicU64,
-    /// How often that thread slept for as long as it may and found that it should have been woken.
+    /// The number of times that the thread slept for as long as it may and found that it should have been woken.
     late: AtomicU64,
     stop: AtomicBool,
 }

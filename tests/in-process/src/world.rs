@@ -264,7 +264,7 @@ impl World {
         std::mem::take(&mut self.shared.function(index).port.memory.faults)
     }
 
-    /// How often the driver of function `index` went to sleep until an interrupt.
+    /// The number of times that the driver of function `index` went to sleep until an interrupt.
     #[must_use]
     pub fn waits(&self, index: usize) -> u64 {
         self.shared.function(index).port.interrupts.waits

@@ -16,7 +16,7 @@ const CEILINGS: [(&str, usize); 13] = [
     ("node", 0),
     ("tests/bare-metal", 42),
     ("tests/bench", 37),
-    ("tests/in-process", 120),
+    ("tests/in-process", 92),
     ("tests/model", 53),
     ("tests/model-server", 25),
     ("tests/rigs", 12),

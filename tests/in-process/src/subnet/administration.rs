@@ -30,11 +30,11 @@ const INSUFFICIENT_COMPONENTS: u16 = 0x0600;
 const PATH_NEEDS: u64 = 1 << 2 | 1 << 3 | 1 << 12;
 /// MGID, PortGID, JoinState.
 const MEMBER_NEEDS: u64 = 1 << 0 | 1 << 1 | 1 << 16;
-/// What a new group has to have beside: Q_Key, TClass, P_Key, SL, flow label.
+/// The components that a new group has to have beside: Q_Key, TClass, P_Key, SL, flow label.
 const GROUP_NEEDS: u64 = 1 << 2 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13;
 
 const FIRST_MLID: u16 = 0xc001;
-/// How many there are for groups.
+/// The number of LIDs for groups.
 const MLIDS: u16 = 0x3ffe;
 
 /// A port of the subnet.
@@ -46,7 +46,7 @@ pub struct Port {
     pub lid: u16,
 }
 
-/// What all paths are like.
+/// The attributes of all paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// Code of the MTU.
@@ -70,7 +70,7 @@ pub struct Group {
     pub mlid: u16,
     /// The record without what is the member's.
     pub record: [u8; 52],
-    /// Who is in it, and how.
+    /// The members, and the state of each.
     pub members: Vec<([u8; 16], u8)>,
 }
 

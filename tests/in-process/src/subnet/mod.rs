@@ -31,7 +31,7 @@ pub const OTHER_QKEY: u32 = 0x0012_3456;
 /// A management datagram.
 pub type Datagram = [u8; 256];
 
-/// What becomes of an answer.
+/// The fault of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The question gets lost.
@@ -48,27 +48,27 @@ pub enum Fault {
     Redirected(u16, u32, u32),
     /// A byte of the answer is another one.
     Mangled {
-        /// Which byte of the MAD.
+        /// The index of the MAD's byte.
         at: usize,
-        /// What it is.
+        /// Its value.
         byte: u8,
     },
     /// It comes twice.
     Twice,
 }
 
-/// What a test and the link share.
+/// The state that a test and the link share.
 #[derive(Debug, Default)]
 pub struct State {
     /// The records of subnet administration.
     pub administration: Administration,
     /// It does not answer at all.
     pub dead: bool,
-    /// What becomes of the next answers, one each.
+    /// The faults of the next answers, one each.
     pub faults: VecDeque<Fault>,
     /// All questions that came, and all answers that were sent.
     pub questions: Vec<Datagram>,
-    /// How many of the questions came to the other port.
+    /// The number of the questions that came to the other port.
     pub elsewhere: usize,
     /// See `questions`.
     pub answers: Vec<Datagram>,
