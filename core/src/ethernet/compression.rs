@@ -23,7 +23,7 @@ impl FrameCompression {
     /// The checksum is kept, and neither hash nor time.
     pub const CHECKSUM: Self = Self(CqEntries::compressed(MiniFormat::Checksum));
 
-    /// What the CQ's entries are like.
+    /// The kind of the CQ's entries.
     pub(super) const fn entries(self) -> CqEntries {
         self.0
     }
@@ -47,7 +47,7 @@ impl StrideCompression {
     /// Stride and checksum of each frame are kept.
     pub const CHECKSUM: Self = Self(CqEntries::compressed(MiniFormat::ChecksumStride));
 
-    /// What the CQ's entries are like.
+    /// The kind of the CQ's entries.
     pub(super) const fn entries(self) -> CqEntries {
         self.0
     }

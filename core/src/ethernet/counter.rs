@@ -49,7 +49,7 @@ impl<P: Platform> FlowCounter<'_, P> {
         self.read(false)
     }
 
-    /// What was counted, and back to 0.
+    /// Reads the counts, and sets them back to 0.
     ///
     /// # Errors
     /// If the firmware refuses.

@@ -69,7 +69,7 @@ use crate::verbs::pd::Pd;
 /// `disp_type` of a TIR that hashes.
 pub(super) const INDIRECT: u8 = 1;
 
-/// What Ethernet queues have in common: a transport domain. Freed when dropped, after everything that was created from
+/// The transport domain that Ethernet queues have in common. Freed when dropped, after everything that was created from
 /// it.
 pub struct EthernetDomain<'d, P: Platform> {
     pub(super) domain: Object<'d, P>,

@@ -1,4 +1,4 @@
-//! What can go wrong with Ethernet queues.
+//! The errors of Ethernet queues.
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ pub enum EthernetError {
     NotEthernet,
     /// The function lacks a capability.
     Unsupported {
-        /// Which one.
+        /// The missing feature.
         what: &'static str,
     },
     /// The port has no MAC address, as a virtual function has none until it is given or sets one.
@@ -27,9 +27,9 @@ pub enum EthernetError {
     Busy,
     /// A size is 0, or more than the device gives.
     Size {
-        /// Which one.
+        /// The field's name.
         field: &'static str,
-        /// What was asked for.
+        /// The value that was asked for.
         asked: u64,
         /// The largest possible.
         limit: u64,
@@ -41,7 +41,7 @@ pub enum EthernetError {
     },
     /// All multicast addresses that the queue was created for are taken.
     GroupsFull {
-        /// How many there are.
+        /// The number of slots.
         limit: u32,
     },
     /// The address was not joined.
@@ -110,7 +110,7 @@ pub struct QueueFailure {
 }
 
 impl QueueFailure {
-    /// What a completion in error says.
+    /// The failure that a completion in error reports.
     pub(crate) fn of(error: ErrorWord) -> Self {
         Self {
             syndrome: Syndrome::from_number(error.syndrome()),
@@ -137,7 +137,7 @@ impl core::error::Error for QueueFailure {}
 pub enum EthernetSendError {
     /// As many frames are under way as the queue holds.
     Full {
-        /// How many it holds.
+        /// The number that it holds.
         limit: u32,
     },
     /// The frame is shorter than an Ethernet header, or longer than the queue takes.
@@ -156,16 +156,16 @@ pub enum EthernetSendError {
     },
     /// More pieces than a request holds.
     TooManySges {
-        /// How many.
+        /// The number of entries given.
         given: usize,
-        /// How many go.
+        /// The number that fits.
         limit: usize,
     },
     /// The device does not fill in these checksums.
     NoChecksums,
     /// The function lacks a capability.
     Unsupported {
-        /// Which one.
+        /// The missing feature.
         what: &'static str,
     },
     /// The packets of a large send would be longer than the queue's frames, or have no payload, or the whole is longer than
@@ -227,7 +227,7 @@ pub enum EthernetReceiveError {
     Cq(CqError),
 }
 
-/// What a device said of a striding queue's request that cannot be. Nothing comes before
+/// A report of the device on a striding queue's request that cannot be. Nothing comes before
 /// [`StridingReceive::recover`](super::StridingReceive::recover).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StrideFault {

@@ -1,4 +1,4 @@
-//! Which frames a rule is for: fields of layers 2 to 4, each with a mask.
+//! The criteria of rules: fields of layers 2 to 4, each with a mask.
 
 use bareverbs_firmware_cmds::flow::FteMatchSetLyr24;
 
@@ -8,7 +8,7 @@ use crate::types::gid::Mac;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Which frames a rule is for: those that have all the fields that were named. Each method names one more, and with it
+/// The frames that a rule is for: those that have all the fields that were named. Each method names one more, and with it
 /// what a frame needs to have that field: IPv4 for an IPv4 address, TCP for a port of TCP.
 ///
 /// Source: `mlx5_ifc.h`, `fte_match_set_lyr_2_4`; verbs' `ibv_flow_spec_eth`, `_ipv4_ext`, `_ipv6`, `_tcp_udp`.
@@ -325,7 +325,7 @@ const FIELDS: [(&str, u8, Fill); 19] = [
 /// The bit of the version of IP.
 pub(super) const VERSION: u8 = 3;
 
-/// Whether `flow_table_fields_supported` has a bit.
+/// Returns `true` if `flow_table_fields_supported` has a bit.
 pub(super) fn supports(supported: [u8; 16], bit: u8) -> bool {
     supported[usize::from(bit / 8)] & 0x80 >> (bit % 8) != 0
 }

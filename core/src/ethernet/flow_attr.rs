@@ -29,7 +29,7 @@ const DEFAULTS: u8 = 2;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Which frames a rule looks at: `enum ibv_flow_attr_type`.
+/// The frames that a rule looks at: `enum ibv_flow_attr_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FlowType {
     /// Those that its specifications say.
@@ -117,35 +117,35 @@ pub enum FlowSpec {
     Eth {
         /// The values.
         value: EthFilter,
-        /// Which bits count.
+        /// The bits that count.
         mask: EthFilter,
     },
     /// IPv4.
     Ipv4 {
         /// The values.
         value: Ipv4Filter,
-        /// Which bits count.
+        /// The bits that count.
         mask: Ipv4Filter,
     },
     /// IPv6.
     Ipv6 {
         /// The values.
         value: Ipv6Filter,
-        /// Which bits count.
+        /// The bits that count.
         mask: Ipv6Filter,
     },
     /// TCP.
     Tcp {
         /// The values.
         value: PortFilter,
-        /// Which bits count.
+        /// The bits that count.
         mask: PortFilter,
     },
     /// UDP.
     Udp {
         /// The values.
         value: PortFilter,
-        /// Which bits count.
+        /// The bits that count.
         mask: PortFilter,
     },
     /// Gives frames this mark, 24 bits: [`Completion::flow_tag`](crate::cq::Completion::flow_tag).
@@ -172,7 +172,7 @@ impl FlowSpec {
         }
     }
 
-    /// What frames have that have this header.
+    /// The fields of frames that have this header.
     fn matches(&self) -> Result<FlowMatch, FlowError> {
         let (mut v, mut m) = (FteMatchSetLyr24::ZERO, FteMatchSetLyr24::ZERO);
         match self {
@@ -263,7 +263,7 @@ fn put_ipv6(set: &mut FteMatchSetLyr24, from: &Ipv6Filter) {
 /// A rule to be: `struct ibv_flow_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowAttr<'a> {
-    /// Which frames it looks at.
+    /// The frames that it looks at.
     pub kind: FlowType,
     /// The lowest is looked at first; up to [`FlowTable::max_flow_priority`]. The default types are behind all normal ones,
     /// whatever this says.
@@ -295,7 +295,7 @@ impl<'a> FlowAttr<'a> {
         }
     }
 
-    /// What it says, but for its priority.
+    /// The entry of the table, but for its priority.
     fn entry(&self) -> Result<Entry, FlowError> {
         let mut entry = Entry::default();
         for spec in self.specs {

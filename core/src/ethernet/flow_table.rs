@@ -61,7 +61,7 @@ impl Default for FlowSlot {
     }
 }
 
-/// What happens to the frames of a rule.
+/// The action on the frames of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowAction<'a> {
     /// Each target gets the frame. More than one target is not for every card.
@@ -73,9 +73,9 @@ pub enum FlowAction<'a> {
 /// A rule to be: `ibv_flow_attr`.
 #[derive(Clone, Copy)]
 pub struct FlowRuleInit<'a, 'd, P: Platform> {
-    /// Which frames.
+    /// The frames of the rule.
     pub matches: FlowMatch,
-    /// What happens to them.
+    /// The action on them.
     pub action: FlowAction<'a>,
     /// Below the table's number of priorities; 0 is looked at first. Of two rules of one priority that a frame fits, it is
     /// not said which one takes it.
@@ -121,7 +121,7 @@ impl<'a, 'd, P: Platform> FlowRuleInit<'a, 'd, P> {
     }
 }
 
-/// What an entry of the table says, but for where its frames go.
+/// The content of a table's entry, but for where its frames go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) matches: FlowMatch,
@@ -154,33 +154,33 @@ pub struct FlowRule {
 pub enum FlowError {
     /// The card cannot match a field.
     Field {
-        /// Which one.
+        /// The field's name.
         name: &'static str,
     },
     /// The table has fewer priorities.
     Priority {
-        /// What was asked for.
+        /// The priority that was asked for.
         asked: u8,
-        /// How many there are.
+        /// The number of priorities.
         limit: u8,
     },
     /// A rule sends frames to nothing, or to more targets than the card takes.
     Targets {
-        /// What was asked for.
+        /// The number of targets that was asked for.
         asked: usize,
         /// The most.
         limit: usize,
     },
     /// A tag has 24 bits.
     Tag {
-        /// What was asked for.
+        /// The tag that was asked for.
         asked: u32,
     },
     /// Two specifications ask for different values of a field, which no frame has.
     Conflict,
     /// The table does not have what the rule asks for.
     Unsupported {
-        /// What that is.
+        /// The thing that is missing.
         what: &'static str,
     },
     /// There is no room for a rule with these fields at this priority.
@@ -240,7 +240,7 @@ pub struct FlowTable<'d, 's, P: Platform> {
     mac: Mac,
     /// The queue's table, if that is no longer the root.
     root_behind: Option<u32>,
-    /// What was written to the port's context.
+    /// The parts of the port's context that were written.
     addresses: bool,
     multicast: bool,
     promiscuous: bool,

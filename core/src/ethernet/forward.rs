@@ -265,7 +265,7 @@ impl<'d, P: Platform> Forwarder<'d, P> {
         Rqn::from_low_bits(self.rq.number())
     }
 
-    /// What went through.
+    /// The counts of the lane's traffic.
     #[must_use]
     pub fn counters(&self) -> ForwardCounters {
         self.counters

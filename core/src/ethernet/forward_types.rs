@@ -1,4 +1,4 @@
-//! How a lane is made, what it counts, and why it stops.
+//! The types of a lane: its settings, its counts, and its errors.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ pub struct ForwardInit {
     pub frame_len: u32,
     /// Destination and source address that frames leave with; without, they keep their own.
     pub addresses: Option<[Mac; 2]>,
-    /// Which completion vector the queues use.
+    /// The completion vector that the queues use.
     pub comp_vector: u16,
 }
 
@@ -31,7 +31,7 @@ impl Default for ForwardInit {
     }
 }
 
-/// What went through a lane.
+/// The counts of a lane's traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardCounters {
     /// Frames received.

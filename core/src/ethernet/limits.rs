@@ -1,4 +1,4 @@
-//! What the function can do for Ethernet queues: asked once, when a queue is created.
+//! The function's limits for Ethernet queues: asked once, when a queue is created.
 
 use bareverbs_firmware_cmds::caps::{EthernetOffloadCaps, FlowTableNicCap, QueryHcaCapIn};
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode, InlineMode};
@@ -20,7 +20,7 @@ const MAX_LOG_QUEUE: u8 = 15;
 const INLINE_L2: u8 = 0;
 const INLINE_BY_CONTEXT: u8 = 1;
 
-/// What the function can do.
+/// The function's limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Checksums that are filled in; those that are not inner ones are verified as well.
@@ -138,7 +138,7 @@ impl Limits {
     }
 }
 
-/// What the function can do for several queues: asked for their domain only.
+/// The function's limits for several queues: asked for their domain only.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MultiQueueLimits {
     /// Binary logarithm of the size of an indirection table, if there are any.

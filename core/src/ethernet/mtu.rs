@@ -13,15 +13,15 @@ use crate::types::port::{ETHERNET_OVERHEAD, LinkLayer, PORT};
 
 /// The smallest MTU that IPv4 can use.
 const MIN_MTU: u16 = 68;
-/// What the hardware's MTU counts beside the payload.
+/// The bytes that the hardware's MTU counts beside the payload.
 const OVERHEAD: u16 = ETHERNET_OVERHEAD as u16;
 
 /// Payload of the port's longest frame, as `ip link` counts: without Ethernet header, VLAN tag and check sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthernetMtu {
-    /// What is in force.
+    /// The MTU in force.
     pub current: u16,
-    /// What the port can be set to.
+    /// The largest MTU that the port can be set to.
     pub max: u16,
 }
 

@@ -55,7 +55,7 @@ pub struct MultiSendInit {
     /// Bytes of the longest frame, with header and VLAN tags and without check sequence; what the port's MTU makes of
     /// it if `None`.
     pub frame_len: Option<usize>,
-    /// Which completion vector (hence interrupt) the events use, modulo their number.
+    /// The completion vector (hence interrupt) that the events use, modulo their number.
     pub comp_vector: u16,
 }
 

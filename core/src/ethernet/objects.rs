@@ -26,7 +26,7 @@ pub(super) mod state {
     pub(crate) const ERROR: u8 = QueueState::Error.number();
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     TransportDomain,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Rq,
 }
 
-/// Whether the firmware still has an object.
+/// The state of an object in the firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Alive,

@@ -1,4 +1,4 @@
-//! What the device does to frames that it sends.
+//! The offloads of frames that the device sends.
 
 use core::num::NonZeroU16;
 
@@ -6,7 +6,7 @@ use bareverbs_firmware_cmds::wqe::ethernet;
 use bitflags::bitflags;
 
 bitflags! {
-    /// What the device does to a frame that it sends.
+    /// The offloads of a frame that the device sends.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct EthernetSendFlags: u8 {
         /// Fills in the checksum of an IPv4 header.
@@ -25,7 +25,7 @@ bitflags! {
     }
 }
 
-/// What the device does to a frame beside sending it.
+/// The work of the device on a frame beside sending it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EthernetOffload {
     /// Checksums.

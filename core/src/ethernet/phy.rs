@@ -30,7 +30,7 @@ use crate::ethernet::recv::EthernetReceive;
 use crate::ethernet::send::EthernetSend;
 use crate::platform::Platform;
 
-/// What went wrong while smoltcp was at work, which has no way to say so.
+/// The failure while smoltcp was at work, which has no way to say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhyError {
     /// A frame was not sent.

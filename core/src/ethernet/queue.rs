@@ -36,9 +36,9 @@ pub struct EthernetInit {
     /// Takes a VLAN tag (0x8100) out of each frame that is received: [`ReceivedFrame::vlan`](super::ReceivedFrame::vlan).
     /// Needs `vlan_cap`.
     pub strip_vlan: bool,
-    /// Which completion vector (hence interrupt) the events use, modulo their number.
+    /// The completion vector (hence interrupt) that the events use, modulo their number.
     pub comp_vector: u16,
-    /// Whether the device compresses the completions of what it receives: less traffic on PCIe for bursts of frames.
+    /// The compression of receive completions by the device: less traffic on PCIe for bursts of frames.
     pub compression: FrameCompression,
 }
 

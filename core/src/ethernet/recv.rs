@@ -37,7 +37,7 @@ const WQE: usize = SEGMENT_UNIT;
 /// Binary logarithm of it.
 const LOG_WQE: u8 = 4;
 
-/// What came and was not handed out.
+/// The counts of frames that came and were not handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceiveCounters {
     /// Frames handed out.
@@ -69,7 +69,7 @@ pub struct EthernetReceive<'d, P: Platform> {
     counters: ReceiveCounters,
 }
 
-/// What a completion says.
+/// The meaning of a completion.
 enum Outcome {
     Frame(Received),
     /// Nothing for the caller.
@@ -345,7 +345,7 @@ impl<'d, P: Platform> EthernetReceive<'d, P> {
         self.mask + 1
     }
 
-    /// What came.
+    /// The counts of frames.
     #[must_use]
     pub fn counters(&self) -> ReceiveCounters {
         self.counters

@@ -11,7 +11,7 @@ use bitflags::bitflags;
 
 use crate::types::error::CommandError;
 
-/// Which packets a target hashes. A packet of another kind has the hash of those of its headers that fit: of its
+/// The packets that a target hashes. A packet of another kind has the hash of those of its headers that fit: of its
 /// addresses if it is of the same IP version, of nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashedPackets {
@@ -30,7 +30,7 @@ pub enum HashedPackets {
 }
 
 bitflags! {
-    /// What goes into a hash: verbs' `IBV_RX_HASH_*`.
+    /// The fields that go into a hash: verbs' `IBV_RX_HASH_*`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct HashFields: u8 {
         /// The source address.
@@ -51,7 +51,7 @@ impl HashFields {
     pub const PORTS: Self = Self::SOURCE_PORT.union(Self::DESTINATION_PORT);
 }
 
-/// What is computed of the fields: `rx_hash_fn`.
+/// The function of the fields: `rx_hash_fn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum HashFunction {
     /// All bytes exclusive-ored, and the result inverted: of 8 bits, so that tables have 256 entries at most. It has no key. No
@@ -62,14 +62,14 @@ pub enum HashFunction {
     Toeplitz = 2,
 }
 
-/// How a target hashes.
+/// The hash of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RssHash {
-    /// Which packets.
+    /// The packets that are hashed.
     pub packets: HashedPackets,
-    /// Which of their fields.
+    /// The fields of theirs that are hashed.
     pub fields: HashFields,
-    /// What is computed of them.
+    /// The function of the fields.
     pub function: HashFunction,
     /// The key of Toeplitz. Who can guess it can send everything to one queue.
     pub key: [u8; 40],
@@ -143,8 +143,8 @@ impl RssHash {
 pub struct FrameHash {
     /// The hash.
     pub value: u32,
-    /// What went into it, two bits each from the lowest on: source address (1 for IPv4, 2 for IPv6), destination address,
-    /// source port (1 for TCP, 2 for UDP), destination port. 0 if nothing did.
+    /// The fields that went into it, two bits each from the lowest on: source address (1 for IPv4, 2 for IPv6), destination
+    /// address, source port (1 for TCP, 2 for UDP), destination port. 0 if nothing did.
     pub kind: u8,
 }
 
@@ -156,7 +156,7 @@ pub enum RssError {
     Unsupported,
     /// Tables have a power of two of entries, up to a limit.
     TableSize {
-        /// What was asked for.
+        /// The entries that were asked for.
         asked: u32,
         /// The largest possible.
         limit: u32,
@@ -165,7 +165,7 @@ pub enum RssError {
     NoQueue,
     /// No fields, or ports of packets that have none.
     Fields {
-        /// Which packets.
+        /// The packets that were asked for.
         packets: HashedPackets,
     },
     /// The card does not look into tunnels (`tunnel_stateless_vxlan`, `tunnel_stateless_gre`).

@@ -65,7 +65,7 @@ fn has_second_tag(header: &[u8]) -> bool {
     tag(HEADER_LEN - 2) && tag(HEADER_LEN - 2 + TAG)
 }
 
-/// What has to be inline of a frame with two VLAN tags, if anything has.
+/// The bytes of a frame with two VLAN tags that have to be inline, if any have to.
 const fn with_second_tag(min_inline: usize) -> usize {
     match min_inline {
         0 => 0,
@@ -108,7 +108,7 @@ pub struct EthernetSend<'d, P: Platform> {
     garbage: u64,
 }
 
-/// How a request is laid out.
+/// The layout of a request.
 #[derive(Clone, Copy)]
 struct Plan {
     opcode: Opcode,

@@ -1,4 +1,4 @@
-//! Which frames come to the queue: a flow table at the root of what the function receives.
+//! The frames that come to the queue: a flow table at the root of what the function receives.
 //!
 //! The table has three groups, in the order in which they are looked at: destination addresses (the port's own, broadcast,
 //! multicast addresses that were joined), all multicast addresses, everything. The latter two have one entry each, which is
@@ -233,7 +233,7 @@ impl<'d, P: Platform> Steering<'d, P> {
         self.device.execute_no_output(&command)
     }
 
-    /// How often the address at a place was joined, and the address.
+    /// The number of times that the address at a place was joined, and the address.
     fn at(&self, place: Place) -> (u16, Mac) {
         let at = place.0 as usize * 8;
         let [high, low] = [0, 4].map(|half| self.joined.read_be32(at + half).to_be_bytes());

@@ -61,9 +61,9 @@ pub struct StridingInit {
     pub frame_len: Option<usize>,
     /// Takes a VLAN tag (0x8100) out of each frame: [`StridedFrame::vlan`].
     pub strip_vlan: bool,
-    /// Which completion vector (hence interrupt) the events use, modulo their number.
+    /// The completion vector (hence interrupt) that the events use, modulo their number.
     pub comp_vector: u16,
-    /// Whether the device compresses completions.
+    /// The compression of completions by the device.
     pub compression: StrideCompression,
 }
 
@@ -81,7 +81,7 @@ impl Default for StridingInit {
     }
 }
 
-/// What came, as a striding queue counts it.
+/// The counts of a striding queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StridingCounters {
     /// Frames that the device could not write, as they were longer than a request.
@@ -609,7 +609,7 @@ impl<'d, P: Platform> StridingReceive<'d, P> {
         Ok(self.failure.is_some() || self.cq.wait_entry(deadline)?)
     }
 
-    /// What came and was no frame.
+    /// The counts of completions that were no frames.
     #[must_use]
     pub fn counters(&self) -> StridingCounters {
         self.counters

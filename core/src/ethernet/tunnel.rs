@@ -31,7 +31,7 @@ bitflags! {
     }
 }
 
-/// Which headers of a packet in a tunnel are hashed.
+/// The headers of a packet in a tunnel that are hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashedHeaders {
     /// Those around it.

@@ -17,7 +17,7 @@ const LOG_BLOCK: u8 = 6;
 pub(super) struct Completes {
     /// The CQ's number.
     pub(super) cqn: u32,
-    /// What its completions name the queue by.
+    /// The index by which its completions name the queue.
     pub(super) user_index: u32,
 }
 
