@@ -3,12 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::copyright::PACKAGES;
 use crate::library::{Bundle, Sources, bundle};
 use crate::{RUNNER, symbols};
 
+/// The purpose of a build, which says what it keeps of the debug symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Optimized code, without debug symbols.
+    Code,
+    /// Optimized code with the lines of the sources, for a package.
+    Lines,
+    /// Code without optimization.
+    Debug,
+}
+
 /// Builds `bareverbs-c` and the runner with Cargo, and makes a bundle of them in `folder`, or in `bundle` below
 /// Cargo's target folder.
-pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
+pub fn build(folder: Option<&Path>, kept: Kept) -> Result<Bundle, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root
         .canonicalize()
@@ -18,19 +30,15 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(&root)
-        .args(["build", "--quiet", "--locked", "--lib", "--bin", RUNNER])
-        .args([
-            "--package",
-            "bareverbs-c",
-            "--package",
-            "bareverbs-paths",
-            "--package",
-            "bareverbs-sockets",
-            "--package",
-            env!("CARGO_PKG_NAME"),
-        ]);
-    if !debug {
+        .args(["build", "--quiet", "--locked", "--lib", "--bin", RUNNER]);
+    for package in PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    if kept != Kept::Debug {
         cargo.arg("--release");
+    }
+    if kept == Kept::Lines {
+        cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
     }
     let status = cargo
         .status()
@@ -38,12 +46,17 @@ pub fn build(folder: Option<&Path>, debug: bool) -> Result<Bundle, String> {
     if !status.success() {
         return Err(format!("{cargo:?}: {status}"));
     }
-    let built = target.join(if debug { "debug" } else { "release" });
+    let built = target.join(if kept == Kept::Debug {
+        "debug"
+    } else {
+        "release"
+    });
     let sources = Sources {
         archive: &built.join("libbareverbs_c.a"),
         paths: Some(&built.join("libbareverbs_paths.a")),
         sockets: Some(&built.join("libbareverbs_sockets.a")),
         runner: &built.join(RUNNER),
+        keeps_symbols: kept == Kept::Lines,
         symbols: &symbols()?,
     };
     bundle(

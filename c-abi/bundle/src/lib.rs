@@ -18,6 +18,9 @@
 //! one.
 
 mod build;
+mod command;
+mod copyright;
+mod debug_symbols;
 mod impairment;
 mod library;
 mod package;
@@ -26,10 +29,10 @@ pub mod switch;
 mod symbols;
 pub mod tree;
 
-pub use build::build;
+pub use build::{Kept, build};
 pub use impairment::{Impairment, impairment};
 pub use library::{Bundle, Sources, bundle};
-pub use package::{INSTALLED, package};
+pub use package::{INSTALLED, Packages, package};
 pub use symbols::{Kind, Returns, Symbol, symbols};
 
 /// The library that is a file; the others are symbolic links to it.

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use crate::command::run;
 use crate::symbols::{Kind, Symbol};
 use crate::{
     LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, SUPPRESSIONS, refused, tree,
@@ -30,6 +31,8 @@ pub struct Sources<'a> {
     pub sockets: Option<&'a Path>,
     /// The program `bareverbs-run`.
     pub runner: &'a Path,
+    /// The preload libraries keep their debug symbols, for a package that has them apart.
+    pub keeps_symbols: bool,
     /// The symbols that the libraries shall have.
     pub symbols: &'a [Symbol],
 }
@@ -89,12 +92,13 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
         let script = parts.join(name).with_extension("map");
         fs::write(&script, exports).map_err(fail(&script))?;
         let fresh = parts.join(name);
-        run(link_whole(archive, name, &script)
-            .arg("-Wl,--no-undefined-version")
+        let mut link = link_whole(archive, name, &script);
+        link.arg("-Wl,--no-undefined-version");
+        if !sources.keeps_symbols {
             // Every program that is run has it.
-            .arg("-Wl,--strip-all")
-            .arg("-o")
-            .arg(&fresh))?;
+            link.arg("-Wl,--strip-all");
+        }
+        run(link.arg("-o").arg(&fresh))?;
         let library = folder.join(name);
         fs::rename(&fresh, &library).map_err(fail(&library))?;
     }
@@ -137,6 +141,8 @@ fn link_whole(archive: &Path, name: &str, script: &Path) -> Command {
     command
         .args(["-shared", "-fPIC"])
         .arg(format!("-Wl,-soname,{name}"))
+        // By this number a debugger finds the symbols of a package.
+        .arg("-Wl,--build-id=sha1")
         // The members with exported functions are named by nothing.
         .arg("-Wl,--whole-archive")
         .arg(archive)
@@ -205,18 +211,4 @@ fn defined(archive: &Path) -> Result<BTreeSet<String>, String> {
         return Err(format!("{}: defines nothing", archive.display()));
     }
     Ok(names)
-}
-
-/// Runs a program to its end. What it printed.
-fn run(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    let errors = String::from_utf8_lossy(&done.stderr);
-    if !done.status.success() {
-        return Err(format!("{command:?}: {}\n{errors}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

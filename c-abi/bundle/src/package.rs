@@ -1,4 +1,4 @@
-//! A Debian package of a bundle.
+//! Debian packages of a bundle: the programs, and their debug symbols.
 
 use std::fs;
 use std::io::Read;
@@ -7,26 +7,48 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::RUNNER;
+use crate::command::run;
+use crate::copyright::{copyright, third_parties};
+use crate::debug_symbols::split;
 use crate::library::Bundle;
 
 /// Where the package has the bundle: not where the loader looks, so that nothing changes but for what the runner starts.
 pub const INSTALLED: &str = "usr/lib/bareverbs";
 const DOCUMENTS: &str = "usr/share/doc/bareverbs";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Makes a Debian package of a bundle, beside its folder, with `dpkg-deb` and `dpkg-shlibdeps`.
-pub fn package(bundle: &Bundle) -> Result<PathBuf, String> {
+/// The packages of a bundle.
+#[derive(Debug, Clone)]
+pub struct Packages {
+    /// The libraries and the runner.
+    pub programs: PathBuf,
+    /// Their debug symbols.
+    pub symbols: PathBuf,
+}
+
+impl From<Packages> for Vec<PathBuf> {
+    fn from(packages: Packages) -> Self {
+        vec![packages.programs, packages.symbols]
+    }
+}
+
+/// Makes Debian packages of a bundle, beside its folder, with `dpkg-deb`, `dpkg-shlibdeps` and binutils. Cargo names the licences
+/// of the crates that are linked in.
+pub fn package(bundle: &Bundle) -> Result<Packages, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = bundle.folder.parent().unwrap_or(&bundle.folder);
-    let tree = beside.join("package");
+    let [tree, symbols] = ["package", "package-dbgsym"].map(|name| beside.join(name));
     let fail = |error: std::io::Error| format!("{}: {error}", tree.display());
-    if tree.exists() {
-        fs::remove_dir_all(&tree).map_err(fail)?;
+    for tree in [&tree, &symbols] {
+        if tree.exists() {
+            fs::remove_dir_all(tree).map_err(fail)?;
+        }
     }
     let installed = tree.join(INSTALLED);
     // The parts are for the next bundle only.
     copy_tree(&bundle.folder, &installed, "parts").map_err(fail)?;
     let objects = objects(&installed).map_err(fail)?;
-    output(Command::new("strip").arg("--strip-unneeded").args(&objects))?;
+    let ids = split(&objects, &symbols)?;
     fs::create_dir_all(tree.join("usr/bin")).map_err(fail)?;
     let runner = Path::new("../lib/bareverbs").join(RUNNER);
     symlink(runner, tree.join("usr/bin").join(RUNNER)).map_err(fail)?;
@@ -36,47 +58,72 @@ pub fn package(bundle: &Bundle) -> Result<PathBuf, String> {
         fs::copy(root.join("docs").join(page), documents.join(page)).map_err(fail)?;
     }
     fs::write(documents.join("copyright"), copyright(&root)?).map_err(fail)?;
-    fs::create_dir_all(tree.join("DEBIAN")).map_err(fail)?;
-    fs::write(tree.join("DEBIAN/control"), control(&tree, &objects)?).map_err(fail)?;
+    let others = documents.join("third-party-licences");
+    fs::write(others, third_parties(&root)?).map_err(fail)?;
+    let depends = dependencies(&tree, &objects)?;
+    let programs = build(&tree, "bareverbs", &about_programs(&depends))?;
 
-    let version = env!("CARGO_PKG_VERSION");
-    let package = beside.join(format!("bareverbs_{version}_{}.deb", architecture()?));
-    output(
-        Command::new("dpkg-deb")
-            .args(["--root-owner-group", "--build"])
-            .args([&tree, &package]),
-    )?;
-    fs::remove_dir_all(&tree).map_err(fail)?;
-    Ok(package)
+    let documents = symbols.join(DOCUMENTS).with_file_name("bareverbs-dbgsym");
+    fs::create_dir_all(documents.parent().unwrap_or(&symbols)).map_err(fail)?;
+    symlink("bareverbs", documents).map_err(fail)?;
+    let symbols = build(&symbols, "bareverbs-dbgsym", &about_symbols(&ids))?;
+    Ok(Packages { programs, symbols })
 }
 
-fn control(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
+/// Makes a package of a tree, which goes.
+fn build(tree: &Path, name: &str, about: &str) -> Result<PathBuf, String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", tree.display());
     let mut size = 0;
-    for file in files(tree).map_err(|error| format!("{}: {error}", tree.display()))? {
+    for file in files(tree).map_err(fail)? {
         size += fs::symlink_metadata(&file).map_or(0, |file| file.len().div_ceil(1024));
     }
     // As Debian's own tools take it.
     let variable = |name| std::env::var(name).ok();
-    let name = variable("DEBFULLNAME").unwrap_or_else(|| "bareverbs".to_owned());
+    let maintainer = variable("DEBFULLNAME").unwrap_or_else(|| "bareverbs".to_owned());
     let address = variable("DEBEMAIL").unwrap_or_else(|| "root@localhost".to_owned());
-    let (version, machine) = (env!("CARGO_PKG_VERSION"), architecture()?);
-    let depends = dependencies(tree, objects)?;
-    Ok(format!(
-        "Package: bareverbs\n\
-         Version: {version}\n\
+    let machine = architecture()?;
+    let control = format!(
+        "Package: {name}\n\
+         Version: {VERSION}\n\
          Architecture: {machine}\n\
-         Maintainer: {name} <{address}>\n\
+         Maintainer: {maintainer} <{address}>\n\
          Installed-Size: {size}\n\
-         Depends: {depends}\n\
+         Priority: optional\n\
+         {about}"
+    );
+    fs::create_dir_all(tree.join("DEBIAN")).map_err(fail)?;
+    fs::write(tree.join("DEBIAN/control"), control).map_err(fail)?;
+    let package = tree.with_file_name(format!("{name}_{VERSION}_{machine}.deb"));
+    run(Command::new("dpkg-deb")
+        .args(["--root-owner-group", "--build"])
+        .args([tree, &package]))?;
+    fs::remove_dir_all(tree).map_err(fail)?;
+    Ok(package)
+}
+
+fn about_programs(depends: &str) -> String {
+    format!(
+        "Depends: {depends}\n\
          Suggests: ibverbs-utils, rdmacm-utils, perftest\n\
          Section: net\n\
-         Priority: optional\n\
          Description: RDMA programs without a kernel driver\n \
          libibverbs and librdmacm that drive an mlx5 adapter through VFIO, or a\n \
          model of one that needs no card and no root; bareverbs-run runs unmodified\n \
          programs with them, joins processes by wires and switches, and loses, delays\n \
          or damages what they send.\n"
-    ))
+    )
+}
+
+/// The fields are those of the packages that debhelper makes.
+fn about_symbols(build_ids: &[String]) -> String {
+    format!(
+        "Depends: bareverbs (= {VERSION})\n\
+         Section: debug\n\
+         Auto-Built-Package: debug-symbols\n\
+         Build-Ids: {}\n\
+         Description: debug symbols for bareverbs\n",
+        build_ids.join(" ")
+    )
 }
 
 /// The packages that the libraries need, as `dpkg-shlibdeps` finds them.
@@ -90,12 +137,10 @@ fn dependencies(tree: &Path, objects: &[PathBuf]) -> Result<String, String> {
         "Source: bareverbs\n\nPackage: bareverbs\nArchitecture: any\n",
     )
     .map_err(fail)?;
-    let text = output(
-        Command::new("dpkg-shlibdeps")
-            .current_dir(tree)
-            .arg("-O")
-            .args(objects),
-    );
+    let text = run(Command::new("dpkg-shlibdeps")
+        .current_dir(tree)
+        .arg("-O")
+        .args(objects));
     fs::remove_dir_all(&source).map_err(fail)?;
     let text = text?;
     text.lines()
@@ -124,20 +169,8 @@ fn is_elf(path: &Path) -> std::io::Result<bool> {
 }
 
 fn architecture() -> Result<String, String> {
-    let text = output(Command::new("dpkg").arg("--print-architecture"))?;
+    let text = run(Command::new("dpkg").arg("--print-architecture"))?;
     Ok(text.trim().to_owned())
-}
-
-fn copyright(root: &Path) -> Result<String, String> {
-    let mut text =
-        "bareverbs is under either of the following licences, at the user's choice.\n".to_owned();
-    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        let file = root.join(name);
-        let licence =
-            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        text += &format!("\n{licence}");
-    }
-    Ok(text)
 }
 
 /// Copies a folder with its links, but for what is called `but`.
@@ -172,17 +205,6 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let done = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("{command:?}: {}: {said}", done.status));
-    }
-    String::from_utf8(done.stdout).map_err(|error| format!("{command:?}: {error}"))
 }
 
 #[cfg(test)]

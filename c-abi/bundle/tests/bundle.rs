@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bareverbs_bundle::{LIBRARY, RUNNER, SOCKETS_LIBRARY, Sources, Symbol, bundle, symbols};
+use bareverbs_bundle::{
+    Bundle, INSTALLED, LIBRARY, RUNNER, SOCKETS_LIBRARY, Sources, Symbol, bundle, package, symbols,
+};
 
 /// The source of a library with one function.
 const HAS: &str =
@@ -63,7 +65,7 @@ fn compile(folder: &Path, name: &str, source: &str, arguments: &[&str]) -> PathB
 fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
-    let object = compile(&folder, "has.o", HAS, &["-c", "-fPIC"]);
+    let object = compile(&folder, "has.o", HAS, &["-c", "-fPIC", "-g"]);
     let archive = folder.join("libhas.a");
     run(Command::new("ar").arg("rcs").arg(&archive).arg(object));
     let sources = Sources {
@@ -71,6 +73,7 @@ fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
         // Without the functions of the C library in it, no program would run.
         paths: None,
         sockets: None,
+        keeps_symbols: false,
         runner: Path::new(env!("CARGO_BIN_EXE_bareverbs-run")),
         symbols,
     };
@@ -266,4 +269,69 @@ fn preloaded_libraries_come_before_those_that_a_program_brings() {
         "LD_PRELOAD={bundle}/libibverbs.so.1:{bundle}/librdmacm.so.1:{bundle}/libmlx5.so.1:libm.so.6"
     );
     assert_eq!(preload, Some(expected.as_str()));
+}
+
+#[test]
+fn a_package_has_its_licences_and_leaves_its_debug_symbols_to_another() {
+    let folder = made("package", &symbols().unwrap());
+    let packages = package(&Bundle {
+        folder: folder.join("bundle"),
+        defined: [].into(),
+    })
+    .expect("two packages");
+    let unpacked = folder.join("unpacked");
+    for package in [&packages.programs, &packages.symbols] {
+        run(Command::new("dpkg-deb")
+            .arg("--extract")
+            .args([package, &unpacked]));
+    }
+    let installed = unpacked.join(INSTALLED);
+
+    // binutils read the line of the function from the file that the build id names, and find none in the library.
+    let library = installed.join(LIBRARY);
+    let addresses = run(Command::new("nm").arg("-D").arg(&library));
+    let address = addresses
+        .lines()
+        .find_map(|line| line.strip_suffix(" T ibv_fork_init@@IBVERBS_1.1"))
+        .expect("the function's address");
+    let notes = run(Command::new("readelf").arg("--notes").arg(&library));
+    let (_, id) = notes.split_once("Build ID: ").expect("a build id");
+    let id = id.split_whitespace().next().unwrap();
+    let by_id = format!("usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+    let line = |file: &Path| run(Command::new("addr2line").arg("-e").arg(file).arg(address));
+    let without = line(&library);
+    assert!(without.starts_with("??:"), "{without}");
+    let with_symbols = line(&unpacked.join(by_id));
+    assert!(with_symbols.contains("has.c:1"), "{with_symbols}");
+    let named = run(Command::new("dpkg-deb")
+        .arg("--field")
+        .arg(&packages.symbols)
+        .arg("Build-Ids"));
+    assert!(named.contains(id), "{named}");
+
+    let documents = unpacked.join("usr/share/doc/bareverbs");
+    let read = |name| fs::read_to_string(documents.join(name)).unwrap();
+    let copyright = read("copyright");
+    for line in [
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/",
+        "Copyright: 2026 The bareverbs authors",
+        "License: Expat or Apache-2.0",
+        " Permission is hereby granted, free of charge, to any person obtaining a copy",
+        " .",
+    ] {
+        assert!(copyright.lines().any(|found| found == line), "{line}");
+    }
+    // Only fields begin a line.
+    let fields = copyright.lines().filter(|line| !line.starts_with(' '));
+    let odd: Vec<_> = fields
+        .filter(|line| !line.is_empty() && !line.contains(": ") && !line.ends_with(':'))
+        .collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    // A licence that is to be in every copy; and neither our own crates nor what runs in the compiler.
+    let others = read("third-party-licences");
+    let (_, linked) = others
+        .split_once("\nvmm-sys-util v")
+        .expect("a crate of others");
+    assert!(linked.contains("Redistributions in binary form must reproduce"));
+    assert!(!others.contains("\nbareverbs") && !others.contains("\nthiserror-impl v"));
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bareverbs_bundle::Kept;
 use bareverbs_command_line::{EMPTY, end_at_a_closed_pipe, is_path, parse};
 use bpaf::Bpaf;
 
@@ -16,7 +17,7 @@ struct Options {
     /// Without optimization: quicker to build, for debugging.
     #[bpaf(switch, last)]
     debug: bool,
-    /// Also make a Debian package of it, beside the folder. Its maintainer is DEBFULLNAME and DEBEMAIL of the environment.
+    /// Also make Debian packages of it and of its debug symbols, beside the folder. Their maintainer is DEBFULLNAME and DEBEMAIL of the environment.
     #[bpaf(switch, last)]
     deb: bool,
 }
@@ -29,7 +30,9 @@ fn main() -> ExitCode {
     };
     match make(&options) {
         Ok(made) => {
-            println!("{}", made.display());
+            for path in made {
+                println!("{}", path.display());
+            }
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -39,12 +42,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder, or the package.
-fn make(options: &Options) -> Result<PathBuf, String> {
-    let bundle = bareverbs_bundle::build(options.out.as_deref(), options.debug)?;
+/// The folder, or the packages.
+fn make(options: &Options) -> Result<Vec<PathBuf>, String> {
+    let kept = match options {
+        Options { debug: true, .. } => Kept::Debug,
+        Options { deb: true, .. } => Kept::Lines,
+        _ => Kept::Code,
+    };
+    let bundle = bareverbs_bundle::build(options.out.as_deref(), kept)?;
     match options.deb {
-        true => bareverbs_bundle::package(&bundle),
-        false => Ok(bundle.folder),
+        true => Ok(bareverbs_bundle::package(&bundle)?.into()),
+        false => Ok(vec![bundle.folder]),
     }
 }
 

@@ -67,7 +67,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let scenarios = selected(arguments)?;
 
     let symbols = bareverbs_bundle::symbols()?;
-    let bundle = bareverbs_bundle::build(Some(&directory.join("bundle")), false)?;
+    let bundle = bareverbs_bundle::build(
+        Some(&directory.join("bundle")),
+        bareverbs_bundle::Kept::Code,
+    )?;
     println!("libraries: {}", bundle.folder.display());
     let mut outcome = Outcome::default();
     let is_all = is_all(arguments);

@@ -39,7 +39,7 @@ pub(super) fn run(place: &Place<'_>, directory: &Path) -> Outcome {
 
 /// Makes the package, looks at what it says of itself, and unpacks it as `dpkg` would.
 fn unpacked(place: &Place<'_>, directory: &Path) -> Result<PathBuf, String> {
-    let package = package(place.bundle)?;
+    let package = package(place.bundle)?.programs;
     let field = |name: &str| -> Result<String, String> {
         let text = quiet_output(
             Command::new("dpkg-deb")

@@ -29,7 +29,7 @@ const RECIPE: &str = "1";
 pub(super) fn build(directory: &Path, ours: &Path) -> Result<Vec<Program>, String> {
     let tree = provision::guest_packages(directory, PACKAGES, RECIPE)?;
     let libraries = ours.join("libraries");
-    bareverbs_bundle::build(Some(&libraries), false)?;
+    bareverbs_bundle::build(Some(&libraries), bareverbs_bundle::Kept::Code)?;
     let mut built = Vec::new();
     for program in &PROGRAMS {
         let path = program.build(directory, &tree, None)?;

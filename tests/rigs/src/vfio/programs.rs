@@ -55,9 +55,11 @@ pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
 
 fn library(root: &Path) -> Result<PathBuf, String> {
     let bundle = root.join("target/rigs/vfio/bundle");
-    Ok(bareverbs_bundle::build(Some(&bundle), false)?
-        .folder
-        .join(LIBRARY))
+    Ok(
+        bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?
+            .folder
+            .join(LIBRARY),
+    )
 }
 
 /// Programs without what only a debugger reads, in a folder.
