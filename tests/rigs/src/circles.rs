@@ -5,9 +5,13 @@
 //!
 //! Every crate of the checkout is read: each folder with a `lib.rs` or a `main.rs` is one, tests and examples with them.
 //!
+//! Where the folders of a crate have an order, a file names files of its own folder and of those after it (`order.rs`).
+//!
 //! An arrow goes from a file to the file that defines the item which it names by a path from `crate`, `self` or `super`,
 //! in a `use` declaration or elsewhere. Re-exports are followed to the definition and are no arrows themselves, nor are
 //! `mod` declarations. Tests do not count, nor do the insides of macros.
+
+mod order;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +103,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         outcome.check(verdict.is_ok(), || {
             format!("{folder}: {}", verdict.unwrap_err())
         });
+        order::check(folder, &krate, &mut outcome);
     }
     Ok(outcome)
 }
@@ -460,7 +465,7 @@ mod tests {
         }
     }
 
-    fn circles(name: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    pub(super) fn read(name: &str, files: &[(&str, &str)]) -> Crate {
         let mut krate = Crate::default();
         let folder = std::env::temp_dir().join(format!("circles-{name}-{}", std::process::id()));
         for (name, text) in files {
@@ -470,6 +475,11 @@ mod tests {
         }
         krate.read_folder(&folder, &folder).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
+        krate
+    }
+
+    fn circles(name: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let krate = read(name, files);
         let circles = krate.circles();
         let names = |circle: Vec<&Module>| circle.iter().map(|module| module.join("::")).collect();
         circles.into_iter().map(names).collect()
