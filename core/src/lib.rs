@@ -78,6 +78,12 @@
 //! are under way so; what finds the queue full waits for its turn. One more place is kept for the calls that wait, and
 //! one for the firmware's requests for pages.
 //!
+//! # Targets
+//!
+//! Machines need atomic operations of 64 bits, and barriers that are known to [`barrier`]: x86-64, x86, aarch64, ARMv7-A,
+//! riscv64, powerpc64 and s390x compile, in either byte order; others are refused with the reason (thumbv7em and riscv32, for
+//! their atomics; loongarch64, for its barriers). `docs/targets.md` says what is tested of each.
+//!
 //! # Safety model
 //!
 //! * **The platform is trusted**, by `unsafe trait` [`Platform`]: memory that it hands out is exclusive and stays valid,
@@ -135,6 +141,12 @@
 //! | verbs | PD, MR by translation list, CQ (entries compressed or of 128 bytes, time stamps), QP (RC, UC, UD, GSI, XRC, raw packets, dynamic connections), SRQ, XRC domains and SRQs, AH, memory windows, indirect keys, device memory, null and zero-based regions: see the modules | on-demand paging |
 //! | Ethernet | queues of whole frames, alone or many with spreading by hash; steering by headers of layers 2 to 4, with counters; checksums and large sends, also in tunnels; VLAN tags put in and taken out; striding receives, several packets in one request; forwarding between two ports; a `phy::Device` of smoltcp's (feature `smoltcp`): see [`ethernet`] | flow tables of frames that are sent |
 #![no_std]
+
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!(
+    "bareverbs needs atomic operations of 64 bits, which this target does not have: queues keep the numbers of work requests \
+     in them, which a completion may read while another thread posts"
+);
 
 pub mod barrier;
 pub mod conformance;

@@ -39,9 +39,9 @@ bitflags! {
 /// time until then; a [`Buffer`](crate::Buffer) never lends its memory out as a Rust reference. A key that does not fit
 /// makes the work request fail.
 ///
-/// It lies in memory as `struct ibv_sge`.
+/// It lies in memory as `struct ibv_sge`, aligned to 8 bytes also where a `u64` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct Sge {
     /// Where: an address inside the region that `lkey` names.
     pub addr: u64,
