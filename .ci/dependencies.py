@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the crates that the lock files name: licences, where they come from, versions beside each other, and advisories.
+"""Checks the crates that the lock files name: licences, where they come from, versions beside each other, the compilers that
+they ask for, and advisories.
 
     python3 .ci/dependencies.py MANIFEST...          checks; ends in the number of crates, or with what is wrong
     python3 .ci/dependencies.py --advisories FOLDER  prints .ci/advisories.txt anew from a clone of RustSec's advisory-db
@@ -118,6 +119,47 @@ def advisories(lines):
             yield crate, identifier, [part.strip() for part in good.split("||") if part.strip()]
 
 
+def too_new(metadata):
+    """The crates of ours with one among their dependencies that asks for a newer compiler than they do. A crate of ours that
+    is there by a feature only does not count.
+
+    >>> def package(name, rust, *names, source=None, optional=False):
+    ...     dependencies = [{"name": name, "kind": None, "optional": optional} for name in names]
+    ...     return {"id": name, "name": name, "rust_version": rust, "source": source, "dependencies": dependencies}
+    >>> packages = [package("a", "1.2", "b"), package("b", None, "c", source="x"), package("c", "1.10", source="x")]
+    >>> nodes = [{"id": "a", "deps": [{"pkg": "b"}]}, {"id": "b", "deps": [{"pkg": "c"}]}, {"id": "c", "deps": []}]
+    >>> list(too_new({"packages": packages, "resolve": {"nodes": nodes}}))
+    ['a says Rust 1.2, and c asks for 1.10']
+    >>> packages[:2] = [package("a", "1.2", "b", optional=True), package("b", "1.10", "c")]
+    >>> list(too_new({"packages": packages, "resolve": {"nodes": nodes}}))
+    []
+    """
+    packages = {package["id"]: package for package in metadata["packages"]}
+    nodes = {node["id"]: [dependency["pkg"] for dependency in node["deps"]] for node in metadata["resolve"]["nodes"]}
+
+    def needs(package):
+        wanted = {
+            dependency["name"]: dependency["optional"]
+            for dependency in package["dependencies"] if dependency["kind"] != "dev"
+        }
+        for needed in map(packages.get, nodes[package["id"]]):
+            if needed["name"] in wanted and not (wanted[needed["name"]] and needed["source"] is None):
+                yield needed
+
+    for package in packages.values():
+        if package["source"] is not None or package["rust_version"] is None:
+            continue
+        found, left = {package["id"]: package}, [package]
+        while left:
+            for needed in needs(left.pop()):
+                if needed["id"] not in found:
+                    found[needed["id"]] = needed
+                    left.append(needed)
+        for needed in found.values():
+            if version(needed["rust_version"] or "0") > version(package["rust_version"]):
+                yield f"{package['name']} says Rust {package['rust_version']}, and {needed['name']} asks for {needed['rust_version']}"
+
+
 def check(manifests):
     crates, wrong = {}, []
     for manifest in manifests:
@@ -131,6 +173,10 @@ def check(manifests):
         for name, versions in of_one.items():
             if len(versions) > 1 and name not in SEVERAL:
                 wrong.append(f"{manifest}: {name} in versions {', '.join(sorted(versions))}")
+    # Of other systems there are crates that are never built.
+    machine = re.search("host: (.*)", subprocess.run(["rustc", "-vV"], check=True, stdout=subprocess.PIPE, text=True).stdout)[1]
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", machine]
+    wrong += too_new(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     names = {name for name, _ in crates}
     wrong += [f"{name}: there is none, but it may have several versions" for name in SEVERAL if name not in names]
     for (name, number), package in sorted(crates.items()):

@@ -26,12 +26,12 @@
 //! the other one.
 
 use core::array;
-use core::hint::cold_path;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use bareverbs_firmware_cmds::doorbell::{self, UAR_SIZE};
 use bareverbs_firmware_cmds::numbers::UarIndex;
 
+use crate::memory::cold_path;
 use crate::memory::send_ring::{BLOCK_WORDS, Cursor, SendRing};
 use crate::memory::sync::{AtomicU32, constant};
 use crate::platform::Platform;

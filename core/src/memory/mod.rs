@@ -22,3 +22,8 @@ pub(crate) mod tables;
 #[cfg(test)]
 mod test_platform;
 pub(crate) mod waiting_task;
+
+/// Marks the branch that calls it as rarely taken, as `core::hint::cold_path` does from Rust 1.95 on.
+#[cold]
+#[inline]
+fn cold_path() {}

@@ -8,7 +8,6 @@
 // UNSAFETY: WQEs are written to raw memory shared with the device.
 #![expect(unsafe_code)]
 
-use core::hint::cold_path;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -17,6 +16,7 @@ use bareverbs_firmware_cmds::numbers::Qpn;
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK as BLOCK, ControlWord, InlineWord, SEGMENT_UNIT};
 
+use crate::memory::cold_path;
 use crate::memory::segment::{put, put_data};
 use crate::memory::slots::SILENT;
 use crate::memory::sync::{AtomicU32, AtomicU64};
