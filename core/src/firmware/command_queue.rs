@@ -30,6 +30,7 @@ use bareverbs_firmware_cmds::status::Status;
 use crate::barrier;
 use crate::firmware::health::read_health;
 use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
+use crate::firmware::recorder::Place;
 use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
@@ -105,8 +106,8 @@ struct Slot {
     deadline: Duration,
     /// True once a message has said that it is late.
     late: bool,
-    /// Its number in the flight recorder.
-    record: u64,
+    /// Its place in the flight recorder.
+    record: Place,
 }
 
 impl Slot {
@@ -122,7 +123,7 @@ impl Slot {
         posted: Duration::ZERO,
         deadline: Duration::ZERO,
         late: false,
-        record: 0,
+        record: Place::UNUSED,
     };
 }
 
@@ -370,7 +371,7 @@ impl CommandQueue {
             posted: now,
             deadline: now.saturating_add(self.timeout),
             late: false,
-            record: 0,
+            record: Place::UNUSED,
         };
         platform.write_be32(CMD_DBELL, 1 << index);
         Ok(Ticket {
@@ -451,9 +452,12 @@ impl CommandQueue {
     }
 
     fn release<P: Platform>(&mut self, platform: &P, index: u8) {
-        let slot = core::mem::replace(&mut self.slots[usize::from(index)], Slot::EMPTY);
-        self.mailboxes.release(platform, slot.input);
-        self.mailboxes.release(platform, slot.output);
+        let slot = &mut self.slots[usize::from(index)];
+        slot.state = State::Free;
+        let input = core::mem::replace(&mut slot.input, Chain::EMPTY);
+        let output = core::mem::replace(&mut slot.output, Chain::EMPTY);
+        self.mailboxes.release(platform, input);
+        self.mailboxes.release(platform, output);
     }
 
     /// Looks for the answer of a command; `None` while it is not there. `fixed` and `tail` take the answer's two parts

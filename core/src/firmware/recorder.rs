@@ -82,6 +82,8 @@ struct Ring<R: ?Sized> {
     written: u64,
     /// The number of the first one of the device that was opened last.
     opened: u64,
+    /// The index of the next one.
+    next: usize,
     records: R,
 }
 
@@ -99,6 +101,7 @@ impl<const N: usize> FlightRecorder<[Record; N]> {
         Self(Mutex::new(Ring {
             written: 0,
             opened: 0,
+            next: 0,
             records: [Record::EMPTY; N],
         }))
     }
@@ -110,55 +113,119 @@ impl<const N: usize> Default for FlightRecorder<[Record; N]> {
     }
 }
 
+/// The record of a command, in a ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    number: u64,
+    index: usize,
+}
+
+impl Place {
+    /// The place of commands that are not recorded.
+    pub(crate) const UNUSED: Self = Self {
+        number: 0,
+        index: 0,
+    };
+}
+
 impl Ring<[Record]> {
-    fn place(&mut self, number: u64) -> Option<&mut Record> {
+    /// A record, if it was not overwritten. In the ring, the time of a command that has ended is that at which it did.
+    fn record(&self, number: u64) -> Option<Record> {
         let len = self.records.len() as u64;
         let held = number < self.written && self.written - number <= len;
         let index = number.checked_rem(len).filter(|_| held)?;
-        self.records.get_mut(index as usize)
+        let mut record = *self.records.get(index as usize)?;
+        if let RecordKind::Command(CommandRecord {
+            end: Some((time, _)),
+            ..
+        }) = &mut record.kind
+        {
+            *time = time.saturating_sub(record.at);
+        }
+        Some(record)
     }
 
-    fn push(&mut self, record: Record) -> u64 {
-        let number = self.written;
+    /// The next place, and the record that is to be overwritten.
+    fn next(&mut self) -> (Place, Option<&mut Record>) {
+        let place = Place {
+            number: self.written,
+            index: self.next,
+        };
         self.written += 1;
-        if let Some(place) = self.place(number) {
-            *place = record;
+        self.next += 1;
+        if self.next >= self.records.len() {
+            self.next = 0;
+        }
+        (place, self.records.get_mut(place.index))
+    }
+
+    /// The record in a place, if it was not overwritten.
+    fn held(&mut self, place: Place) -> Option<&mut Record> {
+        let held = self.written.wrapping_sub(place.number) <= self.records.len() as u64;
+        self.records.get_mut(place.index).filter(|_| held)
+    }
+
+    /// Writes a record, and returns its number.
+    fn push(&mut self, at: Duration, kind: RecordKind) -> u64 {
+        let (Place { number, .. }, record) = self.next();
+        if let Some(record) = record {
+            *record = Record { at, kind };
         }
         number
     }
 }
 
 impl FlightRecorder {
-    /// Writes a record, and returns its number.
-    pub(crate) fn push(&self, at: Duration, kind: RecordKind) -> u64 {
-        self.0.lock().push(Record { at, kind })
+    /// Writes a record.
+    pub(crate) fn push(&self, at: Duration, kind: RecordKind) {
+        self.0.lock().push(at, kind);
     }
 
     /// A device is opened.
     pub(crate) fn open(&self, at: Duration, health: HealthBuffer) {
         let mut ring = self.0.lock();
-        let kind = RecordKind::Opened(health);
-        ring.opened = ring.push(Record { at, kind });
+        ring.opened = ring.push(at, RecordKind::Opened(health));
     }
 
-    /// Writes a command's record again, in its place, or behind all others if it was overwritten.
-    pub(crate) fn update(&self, number: u64, at: Duration, mut command: CommandRecord) {
-        let mut ring = self.0.lock();
-        match ring.place(number) {
-            Some(Record {
-                kind: RecordKind::Command(place),
-                ..
-            }) => {
-                if place.object != 0 {
-                    command.object = place.object;
-                }
-                *place = command;
-            }
-            _ => {
-                let kind = RecordKind::Command(command);
-                ring.push(Record { at, kind });
-            }
+    /// Writes the record of a command that was posted at this time.
+    pub(crate) fn begin(&self, at: Duration, command: CommandRecord) -> Place {
+        let ring = &mut *self.0.lock();
+        let (place, record) = ring.next();
+        if let Some(record) = record {
+            // In place: handed on as a value, it would be copied with the room that the largest kind takes.
+            record.at = at;
+            record.kind = RecordKind::Command(command);
         }
+        place
+    }
+
+    /// Adds to a command's record when and how it ended, and the object if the command named none. False if the record was
+    /// overwritten.
+    pub(crate) fn end(
+        &self,
+        place: Place,
+        at: Duration,
+        result: Result<(), CommandFailure>,
+        object: impl FnOnce() -> u32,
+    ) -> bool {
+        let ring = &mut *self.0.lock();
+        let Some(Record {
+            kind: RecordKind::Command(command),
+            ..
+        }) = ring.held(place)
+        else {
+            return false;
+        };
+        if command.object == 0 && result.is_ok() {
+            command.object = object();
+        }
+        command.end = Some((at, result));
+        true
+    }
+
+    /// Returns true if a record was not overwritten yet.
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        self.0.lock().held(place).is_some()
     }
 
     /// The records that it holds, the oldest first.
@@ -168,8 +235,7 @@ impl FlightRecorder {
             let ring = self.0.lock();
             (ring.written, ring.records.len() as u64)
         };
-        (written.saturating_sub(len)..written)
-            .filter_map(|number| self.0.lock().place(number).copied())
+        (written.saturating_sub(len)..written).filter_map(|number| self.0.lock().record(number))
     }
 
     /// The records of the device that was opened last.
@@ -178,7 +244,7 @@ impl FlightRecorder {
             let ring = self.0.lock();
             (ring.opened, ring.written)
         };
-        (opened..written).filter_map(|number| self.0.lock().place(number).copied())
+        (opened..written).filter_map(|number| self.0.lock().record(number))
     }
 
     /// Returns true if there is something to report: the device that was opened last has failed, or has left a command

@@ -47,6 +47,21 @@ impl CommandQueue {
     }
 }
 
+/// Records a command that has ended behind all others, as its record was overwritten.
+#[cold]
+#[inline(never)]
+fn again(
+    recorder: &FlightRecorder,
+    slot: &Slot,
+    index: u8,
+    now: Duration,
+    result: Result<(), CommandFailure>,
+    answer: &[u8],
+) {
+    let place = recorder.begin(slot.posted, slot.record(index, 0));
+    recorder.end(place, now, result, || object(answer));
+}
+
 /// The queue, with the flight recorder that has what goes through it.
 pub(crate) struct RecordedQueue<'q> {
     queue: &'q mut CommandQueue,
@@ -75,7 +90,7 @@ impl RecordedQueue<'_> {
             && let Some(slot) = queue.slots.get_mut(usize::from(ticket.slot))
         {
             let command = slot.record(ticket.slot, object(fixed));
-            slot.record = recorder.push(slot.posted, RecordKind::Command(command));
+            slot.record = recorder.begin(slot.posted, command);
         }
         Ok(ticket)
     }
@@ -88,21 +103,16 @@ impl RecordedQueue<'_> {
         fixed: &mut [u8],
         tail: &mut [u8],
     ) -> Option<Result<(), CommandFailure>> {
-        let Some(recorder) = self.recorder else {
-            return self.queue.finish(platform, ticket, fixed, tail);
-        };
-        let (record, posted, mut command) = {
-            let slot = self.queue.slots.get(usize::from(ticket.slot))?;
-            (slot.record, slot.posted, slot.record(ticket.slot, 0))
-        };
         let result = self.queue.finish(platform, ticket, fixed, tail)?;
-        if result != Err(CommandFailure::UnknownTicket) {
+        if let Some(recorder) = self.recorder
+            && result != Err(CommandFailure::UnknownTicket)
+            // It is free by now, and has what the command was until another takes it.
+            && let Some(slot) = self.queue.slots.get(usize::from(ticket.slot))
+        {
             let now = platform.now();
-            if result.is_ok() {
-                command.object = object(fixed);
+            if !recorder.end(slot.record, now, result, || object(fixed)) {
+                again(recorder, slot, ticket.slot, now, result, fixed);
             }
-            command.end = Some((now.saturating_sub(posted), result));
-            recorder.update(record, posted, command);
             if matches!(result, Err(CommandFailure::Timeout { .. })) {
                 recorder.push(now, RecordKind::Health(read_health(platform)));
             }
@@ -117,9 +127,8 @@ impl RecordedQueue<'_> {
             return;
         };
         for (index, slot) in self.queue.slots.iter().enumerate() {
-            if slot.state == State::Pending {
-                let command = slot.record(index as u8, 0);
-                recorder.update(slot.record, slot.posted, command);
+            if slot.state == State::Pending && !recorder.holds(slot.record) {
+                recorder.begin(slot.posted, slot.record(index as u8, 0));
             }
         }
     }
