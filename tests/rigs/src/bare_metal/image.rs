@@ -41,7 +41,7 @@ impl Machine {
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
             Self::X86 => (312, 63),
-            Self::Arm => (324, 66),
+            Self::Arm => (324, 67),
         };
         [
             (".text", text),
