@@ -27,10 +27,10 @@ fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
     ready();
     let id = cm.get_request(listener)?;
     let buffer = cm.reg_msgs(id, 64)?;
-    cm.post_recv(id, 0, &buffer, 0, 64)?;
+    cm.post_recv(id, 0, buffer.slice(..64)?)?;
     cm.accept(id, None)?;
     let len = cm.get_recv_comp(id)?.byte_len as usize;
-    cm.post_send(id, 0, &buffer, 0, len, SendFlags::SIGNALED)?;
+    cm.post_send(id, 0, buffer.slice(..len)?, SendFlags::SIGNALED)?;
     let _ = cm.get_send_comp(id)?;
     Ok(())
 }
@@ -41,9 +41,9 @@ fn client(cm: &mut Cm) -> Result<String> {
     let id = id.map_err(Unreached::resolving(&to))?;
     let buffer = cm.reg_msgs(id, 64)?;
     buffer.copy_in(0, b"hello")?;
-    cm.post_recv(id, 0, &buffer, 32, 32)?;
+    cm.post_recv(id, 0, buffer.slice(32..64)?)?;
     cm.connect(id, None).map_err(Unreached::connecting(&to))?;
-    cm.post_send(id, 0, &buffer, 0, 5, SendFlags::SIGNALED)?;
+    cm.post_send(id, 0, buffer.slice(..5)?, SendFlags::SIGNALED)?;
     let mut answer = vec![0; cm.get_recv_comp(id)?.byte_len as usize];
     buffer.copy_out(32, &mut answer)?;
     Ok(String::from_utf8(answer)?)

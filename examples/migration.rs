@@ -145,7 +145,7 @@ fn exchange(cm: &mut Cm<'_, '_>, arguments: &Arguments, paths: &[PathRecord; 2])
     cm.create_qp(id, None, &mut init)?;
     let inbox = cm.reg_msgs(id, LEN)?;
     for number in 0..MESSAGES {
-        cm.post_recv(id, number, &inbox, 0, LEN)?;
+        cm.post_recv(id, number, inbox.slice(..LEN)?)?;
     }
     cm.connect(id, None)?;
     expect(cm, channel, EventType::Established)?;
@@ -186,7 +186,7 @@ fn exchange(cm: &mut Cm<'_, '_>, arguments: &Arguments, paths: &[PathRecord; 2])
 fn send(cm: &mut Cm<'_, '_>, id: CmId, count: u64) -> Result<()> {
     let message = cm.reg_msgs(id, LEN)?;
     for number in 0..count {
-        cm.post_send(id, number, &message, 0, LEN, SendFlags::SIGNALED)?;
+        cm.post_send(id, number, message.slice(..LEN)?, SendFlags::SIGNALED)?;
         let _ = cm.get_send_comp(id)?;
     }
     Ok(())

@@ -28,7 +28,7 @@ fn server(cm: &mut Cm<'_, '_>, here: &AddrInfo, listening: &mut dyn FnMut()) -> 
     // It has a queue pair such as the listener was made with.
     let id = cm.get_request(listener)?;
     let inbox = cm.reg_msgs(id, LEN)?;
-    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.post_recv(id, 0, inbox.slice(..LEN)?)?;
     cm.accept(id, None)?;
 
     hello::receive(cm, id)?;

@@ -40,7 +40,8 @@ fn target(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
     let disk = cm.reg_msgs(listener, CLIENTS * BLOCK)?;
     let requests = cm.reg_msgs(listener, 16 * REQUEST)?;
     for slot in 0..16 {
-        cm.post_recv(listener, slot, &requests, slot as usize * REQUEST, REQUEST)?;
+        let at = slot as usize * REQUEST;
+        cm.post_recv(listener, slot, requests.slice(at..at + REQUEST)?)?;
     }
     cm.set_option(listener, IdOption::KeepAlive(Some(KEEP_ALIVE)))?;
     cm.set_option(listener, IdOption::AckTimeout(ACK_TIMEOUT))?;
@@ -63,7 +64,7 @@ fn target(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
         };
         let (at, mut request) = (received.wr_id as usize * REQUEST, [0; REQUEST]);
         requests.copy_out(at, &mut request)?;
-        cm.post_recv(listener, received.wr_id, &requests, at, REQUEST)?;
+        cm.post_recv(listener, received.wr_id, requests.slice(at..at + REQUEST)?)?;
         let [block, write, remote @ ..] = request;
         let at = usize::from(block) * BLOCK;
         let (piece, remote) = (disk.slice(at..at + BLOCK)?, Remote::from_bytes(remote));
@@ -107,7 +108,12 @@ fn clients(cm: &mut Cm) -> Result<()> {
     }
     // Two clients end like killed processes. The target has a message to send to the first, and waits for one from the second.
     let (busy, memory) = clients.remove(0);
-    cm.post_send(busy, 0, &memory, BLOCK + 1, REQUEST, SendFlags::SIGNALED)?;
+    cm.post_send(
+        busy,
+        0,
+        memory.slice(BLOCK + 1..BLOCK + 1 + REQUEST)?,
+        SendFlags::SIGNALED,
+    )?;
     let _ = cm.get_send_comp(busy)?;
     let (idle, _) = clients.remove(0);
     let died = cm.now();
@@ -117,8 +123,13 @@ fn clients(cm: &mut Cm) -> Result<()> {
             for write in [1, 0] {
                 memory.fill(0, BLOCK, write * byte)?;
                 memory.copy_in(BLOCK + 1, &[block as u8, write])?;
-                cm.post_recv(*id, 0, memory, BLOCK, 1)?;
-                cm.post_send(*id, 0, memory, BLOCK + 1, REQUEST, SendFlags::SIGNALED)?;
+                cm.post_recv(*id, 0, memory.slice(BLOCK..BLOCK + 1)?)?;
+                cm.post_send(
+                    *id,
+                    0,
+                    memory.slice(BLOCK + 1..BLOCK + 1 + REQUEST)?,
+                    SendFlags::SIGNALED,
+                )?;
                 let _ = (cm.get_send_comp(*id)?, cm.get_recv_comp(*id)?);
             }
             let mut found = [0; BLOCK];

@@ -181,7 +181,7 @@ type Region<'d> = Buffer<'d, DevicePlatform>;
 fn expect_words<'d>(cm: &mut Cm<'_, 'd>, id: CmId) -> Result<Region<'d>> {
     let words = cm.reg_msgs(id, 4 * WORD)?;
     for at in 0..4 {
-        cm.post_recv(id, at as u64, &words, at * WORD, WORD)?;
+        cm.post_recv(id, at as u64, words.slice(at * WORD..at * WORD + WORD)?)?;
     }
     Ok(words)
 }

@@ -64,16 +64,16 @@ async fn serve(cm: &AsyncCm<'_, '_, '_>, listener: CmId) -> Result<usize> {
 /// Sends back what one client sends, until it disconnects. The number of messages.
 async fn echo(cm: &AsyncCm<'_, '_, '_>, id: CmId) -> Result<usize> {
     let buffer = cm.with(|cm| cm.reg_msgs(id, LEN))?;
-    cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+    cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?))?;
     cm.accept(id, None).await?;
     let mut messages = 0;
     loop {
         select! {
             received = cm.get_recv_comp(id) => {
                 let len = received?.byte_len as usize;
-                cm.with(|cm| cm.post_send(id, 0, &buffer, 0, len, SendFlags::SIGNALED))?;
+                cm.with(|cm| cm.post_send(id, 0, buffer.slice(..len)?, SendFlags::SIGNALED))?;
                 let _ = cm.get_send_comp(id).await?;
-                cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+                cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?))?;
                 messages += 1;
             }
             event = cm.get_id_event(id) => if event?.event == EventType::Disconnected {

@@ -78,7 +78,7 @@ async fn serve(
 /// Answers the calls of one client. Their number.
 async fn answer(cm: &AsyncCm<'_, '_, '_>, id: CmId, workers: &Handle) -> Result<usize> {
     let buffer = cm.with(|cm| cm.reg_msgs(id, 2 * LEN))?;
-    cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+    cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?))?;
     cm.accept(id, None).await?;
     for calls in 0.. {
         let _ = tokio::select! {
@@ -88,10 +88,10 @@ async fn answer(cm: &AsyncCm<'_, '_, '_>, id: CmId, workers: &Handle) -> Result<
         };
         let mut request = [0; LEN];
         buffer.copy_out(0, &mut request)?;
-        cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+        cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?))?;
         let reply = workers.spawn(square(u64::from_be_bytes(request))).await?;
         buffer.copy_in(LEN, &reply.to_be_bytes())?;
-        cm.with(|cm| cm.post_send(id, 0, &buffer, LEN, LEN, SendFlags::SIGNALED))?;
+        cm.with(|cm| cm.post_send(id, 0, buffer.slice(LEN..2 * LEN)?, SendFlags::SIGNALED))?;
         let _ = cm.get_send_comp(id).await?;
     }
     unreachable!("clients leave before that many calls")
@@ -106,9 +106,9 @@ async fn call(cm: &AsyncCm<'_, '_, '_>, number: u64) -> Result<()> {
     let buffer = cm.with(|cm| cm.reg_msgs(id, 2 * LEN))?;
     cm.connect(id, None).await?;
     for argument in (1..=CALLS).map(|call| call * CLIENTS + number) {
-        cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN))?;
+        cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?))?;
         buffer.copy_in(LEN, &argument.to_be_bytes())?;
-        cm.with(|cm| cm.post_send(id, 0, &buffer, LEN, LEN, SendFlags::SIGNALED))?;
+        cm.with(|cm| cm.post_send(id, 0, buffer.slice(LEN..2 * LEN)?, SendFlags::SIGNALED))?;
         let _ = cm.get_send_comp(id).await?;
         let _ = cm.get_recv_comp(id).await?;
         let mut answer = [0; LEN];

@@ -209,7 +209,7 @@ pub(crate) fn serve(
     listening();
     let id = cm.get_request(listener)?;
     let inbox = cm.reg_msgs(id, LEN)?;
-    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.post_recv(id, 0, inbox.slice(..LEN)?)?;
     cm.accept(id, None)?;
     receive(cm, id)?;
     let mut message = [0; LEN];
@@ -225,7 +225,7 @@ pub(crate) fn serve(
 pub(crate) fn call(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message> {
     let id = cm.create_ep(server, None, Some(&mut queues()))?;
     let inbox = cm.reg_msgs(id, LEN)?;
-    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.post_recv(id, 0, inbox.slice(..LEN)?)?;
     cm.connect(id, None)?;
     send(cm, id, HELLO)?;
     receive(cm, id)?;

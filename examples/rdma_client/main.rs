@@ -29,7 +29,7 @@ fn client(cm: &mut Cm<'_, '_>, server: &AddrInfo) -> Result<Message> {
         .create_ep(server, None, Some(&mut hello::queues()))
         .map_err(Unreached::resolving(server))?;
     let inbox = cm.reg_msgs(id, LEN)?;
-    cm.post_recv(id, 0, &inbox, 0, LEN)?;
+    cm.post_recv(id, 0, inbox.slice(..LEN)?)?;
     cm.connect(id, None)
         .map_err(Unreached::connecting(server))?;
 

@@ -128,7 +128,7 @@ fn say(cm: &mut Cm<'_, '_>, words: &[u8]) -> Result<()> {
     let memory = cm.reg_msgs(id, words.len())?;
     memory.copy_in(0, words)?;
     cm.connect(id, None)?;
-    cm.post_send(id, 0, &memory, 0, words.len(), SendFlags::SIGNALED)?;
+    cm.post_send(id, 0, memory.slice(..words.len())?, SendFlags::SIGNALED)?;
     wait_for_the_end(cm, id)?;
     cm.disconnect(id)?;
     drop(memory);

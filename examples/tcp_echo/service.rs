@@ -36,7 +36,7 @@ impl<'d, P: Platform> Peer<'d, P> {
         };
         cm.create_qp(id, None, &mut init)?;
         let inbox = cm.reg_msgs(id, LEN)?;
-        cm.post_recv(id, 0, &inbox, 0, LEN)?;
+        cm.post_recv(id, 0, inbox.slice(..LEN)?)?;
         Ok(Self { id, inbox })
     }
 

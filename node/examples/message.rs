@@ -13,7 +13,7 @@ fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
     ready();
     let id = cm.get_request(listener)?;
     let inbox = cm.reg_msgs(id, 16)?;
-    cm.post_recv(id, 0, &inbox, 0, 16)?;
+    cm.post_recv(id, 0, inbox.slice(..)?)?;
     cm.accept(id, None)?;
     let mut message = vec![0; cm.get_recv_comp(id)?.byte_len as usize];
     inbox.copy_out(0, &mut message)?;
@@ -28,7 +28,7 @@ fn client(cm: &mut Cm) -> Result<()> {
     let message = cm.reg_msgs(id, 5)?;
     message.copy_in(0, b"hello")?;
     cm.connect(id, None).map_err(Unreached::connecting(&to))?;
-    cm.post_send(id, 0, &message, 0, 5, SendFlags::SIGNALED)?;
+    cm.post_send(id, 0, message.slice(..)?, SendFlags::SIGNALED)?;
     let sent = cm.get_send_comp(id)?;
     println!("the client's {:?} was acknowledged", sent.opcode);
     Ok(())

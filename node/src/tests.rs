@@ -34,7 +34,7 @@ fn one_message(options: Options, [server, client]: [NodeAddress; 2]) -> Result<L
             ready();
             let id = cm.get_request(listener)?;
             let inbox = cm.reg_msgs(id, 4)?;
-            cm.post_recv(id, 0, &inbox, 0, 4)?;
+            cm.post_recv(id, 0, inbox.slice(..4)?)?;
             cm.accept(id, None)?;
             let got = cm.get_recv_comp(id)?;
             assert_eq!((got.wr_id, got.byte_len), (0, 4));
@@ -48,7 +48,7 @@ fn one_message(options: Options, [server, client]: [NodeAddress; 2]) -> Result<L
             let message = cm.reg_msgs(id, 4)?;
             message.copy_in(0, b"ping")?;
             cm.connect(id, None)?;
-            cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
+            cm.post_send(id, 0, message.slice(..4)?, SendFlags::SIGNALED)?;
             let _ = cm.get_send_comp(id)?;
             Ok(cm.port().link_layer)
         },
@@ -165,7 +165,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 ready();
                 let id = cm.get_request(listener)?;
                 let inbox = cm.reg_msgs(id, 4)?;
-                cm.post_recv(id, 0, &inbox, 0, 4)?;
+                cm.post_recv(id, 0, inbox.slice(..4)?)?;
                 cm.accept(id, None)?;
                 let _ = cm.get_recv_comp(id)?;
                 let mut received = [0; 4];
@@ -178,7 +178,7 @@ fn a_message_goes_from_one_node_to_the_other() -> Result<()> {
                 let message = cm.reg_msgs(id, 4)?;
                 message.copy_in(0, b"ping")?;
                 cm.connect(id, None)?;
-                cm.post_send(id, 0, &message, 0, 4, SendFlags::SIGNALED)?;
+                cm.post_send(id, 0, message.slice(..4)?, SendFlags::SIGNALED)?;
                 let _ = cm.get_send_comp(id)?;
                 Ok(cm.device().gid_table().count())
             },
@@ -201,7 +201,7 @@ fn a_message_that_does_not_fit_is_an_error_of_both_ends() {
             ready();
             let id = cm.get_request(listener)?;
             let inbox = cm.reg_msgs(id, 3)?;
-            cm.post_recv(id, 7, &inbox, 0, 3)?;
+            cm.post_recv(id, 7, inbox.slice(..3)?)?;
             cm.accept(id, None)?;
             told.send(cm.get_recv_comp(id))?;
             Ok(())
@@ -211,7 +211,7 @@ fn a_message_that_does_not_fit_is_an_error_of_both_ends() {
             let id = cm.create_ep(&to, None, Some(&mut QpInit::default()))?;
             cm.connect(id, None)?;
             let message = cm.reg_msgs(id, 5)?;
-            cm.post_send(id, 8, &message, 0, 5, SendFlags::SIGNALED)?;
+            cm.post_send(id, 8, message.slice(..5)?, SendFlags::SIGNALED)?;
             Ok(cm.get_send_comp(id).map(|_| ())?)
         },
     );

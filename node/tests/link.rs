@@ -37,7 +37,7 @@ fn server(cm: &mut Cm) -> Result<()> {
     println!("\nready");
     let id = cm.get_request(listener)?;
     let store = cm.reg(id, 64, Access::REMOTE_READ | Access::REMOTE_WRITE)?;
-    cm.post_recv(id, 1, &store, 0, 0)?;
+    cm.post_recv(id, 1, store.slice(..0)?)?;
     cm.accept(id, None)?;
     cm.post_send_inline(id, 2, &store.remote(8).to_bytes(), SIGNALED)?;
     let _ = cm.get_send_comp(id)?;
@@ -49,7 +49,7 @@ fn server(cm: &mut Cm) -> Result<()> {
     assert_eq!(&text, b"\0hello\0");
     store.copy_in(8, b"there")?;
     // The client reads it, and leaves.
-    cm.post_recv(id, 3, &store, 0, 0)?;
+    cm.post_recv(id, 3, store.slice(..0)?)?;
     cm.post_send_inline(id, 4, b"", SIGNALED)?;
     let _ = cm.get_recv_comp(id)?;
     println!("done");
@@ -60,8 +60,8 @@ fn client(cm: &mut Cm) -> Result<()> {
     let to = AddrInfo::connect((SERVER, 7471));
     let id = cm.create_ep(&to, None, Some(&mut QpInit::with_queues(2, 2)))?;
     let memory = cm.reg_msgs(id, 32)?;
-    cm.post_recv(id, 1, &memory, 0, Remote::LEN)?;
-    cm.post_recv(id, 2, &memory, 0, 0)?;
+    cm.post_recv(id, 1, memory.slice(..Remote::LEN)?)?;
+    cm.post_recv(id, 2, memory.slice(..0)?)?;
     cm.connect(id, None)?;
     assert_eq!(cm.get_recv_comp(id)?.byte_len as usize, Remote::LEN);
     let mut bytes = [0; Remote::LEN];
@@ -77,7 +77,7 @@ fn client(cm: &mut Cm) -> Result<()> {
     let mut text = [0; 4];
     memory.copy_out(16, &mut text)?;
     assert_eq!(&text, b"here");
-    cm.post_send(id, 5, &memory, 0, 0, SIGNALED)?;
+    cm.post_send(id, 5, memory.slice(..0)?, SIGNALED)?;
     let _ = cm.get_send_comp(id)?;
     Ok(())
 }

@@ -45,11 +45,11 @@ fn server(cm: &mut Cm, ready: &mut dyn FnMut()) -> Result<()> {
     ready();
     let id = cm.get_request(listener)?;
     let memory = cm.reg_msgs(id, LEN)?;
-    cm.post_recv(id, 0, &memory, 0, LEN)?;
+    cm.post_recv(id, 0, memory.slice(..LEN)?)?;
     cm.accept(id, None)?;
     while cm.get_recv_comp(id)?.byte_len != 0 {
-        cm.post_recv(id, 0, &memory, 0, LEN)?;
-        cm.post_send(id, 1, &memory, 0, LEN, SendFlags::SIGNALED)?;
+        cm.post_recv(id, 0, memory.slice(..LEN)?)?;
+        cm.post_send(id, 1, memory.slice(..LEN)?, SendFlags::SIGNALED)?;
         let _ = cm.get_send_comp(id)?;
     }
     Ok(())
@@ -62,8 +62,8 @@ fn client(cm: &mut Cm) -> Result<()> {
     cm.connect(id, None)?;
     let mut echoes = 0u64;
     while !ENDED.load(Ordering::Acquire) {
-        cm.post_recv(id, 0, &memory, 0, LEN)?;
-        cm.post_send(id, 1, &memory, 0, LEN, SendFlags::SIGNALED)?;
+        cm.post_recv(id, 0, memory.slice(..LEN)?)?;
+        cm.post_send(id, 1, memory.slice(..LEN)?, SendFlags::SIGNALED)?;
         let _ = cm.get_send_comp(id)?;
         assert_eq!(cm.get_recv_comp(id)?.byte_len as usize, LEN);
         if echoes == 0 {
@@ -71,7 +71,7 @@ fn client(cm: &mut Cm) -> Result<()> {
         }
         echoes += 1;
     }
-    cm.post_send(id, 1, &memory, 0, 0, SendFlags::SIGNALED)?;
+    cm.post_send(id, 1, memory.slice(..0)?, SendFlags::SIGNALED)?;
     let _ = cm.get_send_comp(id)?;
     println!("\nechoes {echoes}");
     Ok(())

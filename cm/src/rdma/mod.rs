@@ -138,9 +138,9 @@
 //!     let mut qp = QpInit { cap: QpCap { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 16 }, ..QpInit::default() };
 //!     let id = cm.create_ep(&address, None, Some(&mut qp))?;
 //!     let message = cm.reg_msgs(id, 64)?;
-//!     cm.post_recv(id, 1, &message, 0, 64)?;
+//!     cm.post_recv(id, 1, message.slice(..)?)?;
 //!     cm.connect(id, None)?;
-//!     cm.post_send(id, 2, &message, 0, 64, SendFlags::SIGNALED)?;
+//!     cm.post_send(id, 2, message.slice(..)?, SendFlags::SIGNALED)?;
 //!     let _ = cm.get_send_comp(id)?;
 //!     let reply = cm.get_recv_comp(id)?;
 //!     println!("{} bytes came back", reply.byte_len);

@@ -119,7 +119,8 @@ impl<'d, P: Platform, const LEN: usize> Channel<'d, P, LEN> {
 
     /// Posts the receive for a message.
     fn expect_message<R: Resolver>(&self, cm: &mut RdmaCm<'_, 'd, P, R>) -> Result<()> {
-        Ok(cm.post_recv(self.id, 0, &self.inbox, 0, LEN)?)
+        let inbox = self.inbox.slice(..LEN).map_err(RdmaError::from)?;
+        Ok(cm.post_recv(self.id, 0, inbox)?)
     }
 
     /// Waits for the completion of what was sent.

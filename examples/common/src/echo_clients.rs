@@ -21,12 +21,12 @@ pub fn run(
             .map_err(Unreached::resolving(&to))?;
         let buffer = cm.reg_msgs(id, 2 * len)?;
         buffer.fill(0, len, number as u8)?;
-        cm.post_recv(id, 0, &buffer, len, len)?;
+        cm.post_recv(id, 0, buffer.slice(len..2 * len)?)?;
         cm.connect(id, None).map_err(Unreached::connecting(&to))?;
         clients.push((id, buffer));
     }
     for (id, buffer) in &clients {
-        cm.post_send(*id, 0, buffer, 0, len, SendFlags::SIGNALED)?;
+        cm.post_send(*id, 0, buffer.slice(..len)?, SendFlags::SIGNALED)?;
     }
     for (id, buffer) in &clients {
         let received = cm.get_recv_comp(*id)?.byte_len as usize;

@@ -228,9 +228,7 @@ impl<'d, P: Platform> Messages<'d, P> {
                 cm.post_recv(
                     id,
                     place as u64,
-                    memory,
-                    place * sizes.place(),
-                    sizes.place(),
+                    memory.slice(place * sizes.place()..place * sizes.place() + sizes.place())?,
                 )?;
             }
         }

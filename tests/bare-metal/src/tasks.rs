@@ -187,7 +187,7 @@ impl<'d> Server<'_, '_, 'd> {
             let buffer = cm
                 .pd(id)?
                 .alloc_buffer(self.size as usize, Access::LOCAL_WRITE)?;
-            cm.post_recv(id, 0, &inbox, 0, ADVERT)?;
+            cm.post_recv(id, 0, inbox.slice(..ADVERT)?)?;
             Ok::<_, RdmaError>(Client {
                 task,
                 id,
@@ -274,7 +274,7 @@ impl<'d> Server<'_, '_, 'd> {
         let copied = client.inbox.copy_out(0, &mut bytes);
         copied.map_err(RdmaError::from)?;
         self.cm
-            .with(|cm| cm.post_recv(client.id, 0, &client.inbox, 0, ADVERT))?;
+            .with(|cm| cm.post_recv(client.id, 0, client.inbox.slice(..ADVERT)?))?;
         Ok(Some(Advert::from_bytes(bytes)))
     }
 

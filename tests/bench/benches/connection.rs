@@ -310,13 +310,14 @@ type Memory<'d> = Buffer<'d, ModelPlatform>;
 
 #[inline(never)]
 fn post_recv(cm: &mut Manager<'_, '_>, id: CmId, context: u64, buffer: &Memory<'_>) {
-    cm.post_recv(id, context, buffer, 0, LEN).expect("space");
+    cm.post_recv(id, context, buffer.slice(..LEN).unwrap())
+        .expect("space");
 }
 
 #[inline(never)]
 fn post_send(cm: &mut Manager<'_, '_>, id: CmId, context: u64, buffer: &Memory<'_>) {
     let flags = SendFlags::SIGNALED;
-    cm.post_send(id, context, buffer, 0, LEN, flags)
+    cm.post_send(id, context, buffer.slice(..LEN).unwrap(), flags)
         .expect("space");
 }
 

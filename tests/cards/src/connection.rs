@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{
     self, ChannelId, Channels, CmEvent, CmId, ConnParam, EventType, Ids, Members, Paths, PortSpace,
-    QpInit, Questions, RdmaCm, Resolver, SendFlags, SockAddr, SockaddrIb, StaticNeighbours,
-    SubnetAdministration, SubnetResources,
+    QpInit, Questions, RdmaCm, RdmaError, Resolver, SendFlags, SockAddr, SockaddrIb,
+    StaticNeighbours, SubnetAdministration, SubnetResources,
 };
 use bareverbs_cm::sa;
 use bareverbs_core::qp::{QpCap, Remote, SendData, SendOp, SendWr};
@@ -264,7 +264,13 @@ impl<'d, R: Resolver> Session<'_, '_, 'd, R> {
         let salt = |card: usize, what: u64| seed << 4 ^ (card as u64) << 2 ^ what;
         for end in ends {
             let cm = &mut self.cms[end.card];
-            cm.post_recv(end.id, RECEIVE, &end.memory, INBOX, MESSAGE)?;
+            cm.post_recv(
+                end.id,
+                RECEIVE,
+                end.memory
+                    .slice(INBOX..INBOX + MESSAGE)
+                    .map_err(RdmaError::OutOfRange)?,
+            )?;
             end.put(SOURCE, &pattern(BULK, salt(end.card, 0)))?;
             end.put(OUTBOX, &pattern(MESSAGE, salt(end.card, 1)))?;
         }

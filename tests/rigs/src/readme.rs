@@ -16,14 +16,8 @@ pub(crate) const ABOUT: &str =
 const SERVER: &str = "the server got \"hello\"\n";
 const CLIENT: &str = "the client's Send was acknowledged\n";
 
-/// The program posts a receive of this length; too short a one is what users do wrong.
-const RECEIVE: [(&str, &str); 2] = [
-    ("reg_msgs(id, 16)", "reg_msgs(id, 3)"),
-    (
-        "post_recv(id, 0, &inbox, 0, 16)",
-        "post_recv(id, 0, &inbox, 0, 3)",
-    ),
-];
+/// The program's buffer for messages, and one that is too short, which is what users do wrong.
+const BUFFER: (&str, &str) = ("reg_msgs(id, 16)", "reg_msgs(id, 3)");
 
 pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -91,15 +85,12 @@ impl Project {
             output(hello().env("BAREVERBS_DEVICE", "vfio:ffff:ff:1f.7,vfio:ffff:ff:1f.6"))?;
         fails_with(outcome, "cards that are absent", &absent, &["ffff:ff:1f.7"]);
 
-        let mut short = program.to_owned();
-        for (whole, part) in RECEIVE {
-            let there = short.matches(whole).count();
-            if there != 1 {
-                return Err(format!("README.md's program has {whole:?} {there} times"));
-            }
-            short = short.replace(whole, part);
+        let (whole, short) = BUFFER;
+        let there = program.matches(whole).count();
+        if there != 1 {
+            return Err(format!("README.md's program has {whole:?} {there} times"));
         }
-        self.write(&short)?;
+        self.write(&program.replace(whole, short))?;
         let failed = output(self.command("cargo").args(["run", "--quiet"]))?;
         // Of whichever end's was seen first.
         let reasons = [

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use bareverbs_core::ah::AddressHandle;
-use bareverbs_core::mr::{Access, Buffer, OutOfRange, Sge};
+use bareverbs_core::mr::{Access, Buffer, Sge};
 use bareverbs_core::qp::send::Batch;
 use bareverbs_core::qp::{Destination, Inline, Rc, Remote, SendFlags, Uc};
 use bareverbs_core::wc::Wc;
@@ -18,13 +18,6 @@ use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, UDP_QKEY};
 use crate::rdma::verbs::owned::Side;
-
-fn piece<P: Platform>(buffer: &Buffer<'_, P>, offset: usize, len: usize) -> Result<Sge, RdmaError> {
-    let size = buffer.len();
-    buffer
-        .sge(offset, len)
-        .ok_or(RdmaError::OutOfRange(OutOfRange { offset, len, size }))
-}
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Memory that may be used in these ways: that the other end may read and write, say. The calls behind are the usual
@@ -52,16 +45,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.reg(id, len, Access::REMOTE_WRITE)
     }
 
-    /// Posts a receive into a piece of a buffer (`rdma_post_recv`). `context` comes back as the completion's `wr_id`.
-    pub fn post_recv(
-        &mut self,
-        id: CmId,
-        context: u64,
-        buffer: &Buffer<'_, P>,
-        offset: usize,
-        len: usize,
-    ) -> Result<(), RdmaError> {
-        self.post_recvv(id, context, &[piece(buffer, offset, len)?])
+    /// Posts a receive into `local` memory, a piece of a buffer ([`Buffer::slice`]; `rdma_post_recv`). `context` comes back
+    /// as the completion's `wr_id`.
+    pub fn post_recv(&mut self, id: CmId, context: u64, local: Sge) -> Result<(), RdmaError> {
+        self.post_recvv(id, context, &[local])
     }
 
     /// Posts a receive into several pieces (`rdma_post_recvv`): to the id's SRQ if it has one, else to its QP.
@@ -74,22 +61,19 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(qp.recv_queue().post(context, sges)?)
     }
 
-    /// Sends a piece of a buffer (`rdma_post_send`).
+    /// Sends `local` memory, a piece of a buffer ([`Buffer::slice`]; `rdma_post_send`).
     pub fn post_send(
         &mut self,
         id: CmId,
         context: u64,
-        buffer: &Buffer<'_, P>,
-        offset: usize,
-        len: usize,
+        local: Sge,
         flags: SendFlags,
     ) -> Result<(), RdmaError> {
-        let sge = piece(buffer, offset, len)?;
         let error = match self.batch(id) {
-            Ok(mut batch) => return Ok(batch.send(context, flags, sge)?),
+            Ok(mut batch) => return Ok(batch.send(context, flags, local)?),
             Err(error) => error,
         };
-        Ok(self.uc_batch(id, error)?.send(context, flags, sge)?)
+        Ok(self.uc_batch(id, error)?.send(context, flags, local)?)
     }
 
     /// Sends several pieces as one message (`rdma_post_sendv`).

@@ -59,12 +59,12 @@ use crate::rdma::verbs::owned::Side;
 ///     let id = cm.get_request(listener).await?;
 ///     let buffer = cm.with(|cm| {
 ///         let buffer = cm.reg_msgs(id, 64)?;
-///         cm.post_recv(id, 0, &buffer, 0, 64)?;
+///         cm.post_recv(id, 0, buffer.slice(..)?)?;
 ///         Ok::<_, RdmaError>(buffer)
 ///     })?;
 ///     cm.accept(id, None).await?;
 ///     let len = cm.get_recv_comp(id).await?.byte_len;
-///     cm.with(|cm| cm.post_send(id, 0, &buffer, 0, len as usize, SendFlags::SIGNALED))?;
+///     cm.with(|cm| cm.post_send(id, 0, buffer.slice(..len as usize)?, SendFlags::SIGNALED))?;
 ///     let _ = cm.get_send_comp(id).await?;
 ///     cm.disconnect(id).await?;
 ///     cm.with(|cm| cm.destroy_ep(id))

@@ -93,10 +93,15 @@ fn connection(world: &World, cms: &mut [Cm<'_, '_>; 2]) {
         let sink = cms[to.0].reg_msgs(to.1, TEXT.len()).expect("memory");
         source.copy_in(0, TEXT).expect("fits");
         cms[to.0]
-            .post_recv(to.1, 21, &sink, 0, TEXT.len())
+            .post_recv(to.1, 21, sink.slice(..TEXT.len()).unwrap())
             .expect("within the buffer");
         cms[from.0]
-            .post_send(from.1, 22, &source, 0, TEXT.len(), SendFlags::SIGNALED)
+            .post_send(
+                from.1,
+                22,
+                source.slice(..TEXT.len()).unwrap(),
+                SendFlags::SIGNALED,
+            )
             .expect("within the buffer");
         let end = world.now() + LIMIT;
         let sent = cms[from.0].get_send_comp_until(from.1, end).expect("sent");

@@ -186,7 +186,9 @@ fn refusals() {
     pair.listener();
     let ours = pair.client();
     let buffer = pair.cms[0].reg_msgs(ours, 64).unwrap();
-    pair.cms[0].post_recv(ours, 9, &buffer, 0, 64).unwrap();
+    pair.cms[0]
+        .post_recv(ours, 9, buffer.slice(..64).unwrap())
+        .unwrap();
     pair.cms[0].connect(ours, None).unwrap();
     let theirs = pair.expect(1, EventType::ConnectRequest).id;
     pair.cms[1].reject(theirs, b"go away").unwrap();

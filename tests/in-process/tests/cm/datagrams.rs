@@ -55,7 +55,7 @@ fn a_service_is_found_and_answers() {
         pair.cms[1].create_qp(request.id, None, &mut qp()).unwrap();
         let buffer = pair.cms[1].reg_msgs(request.id, GRH + 64).unwrap();
         pair.cms[1]
-            .post_recv(request.id, 7, &buffer, 0, GRH + 64)
+            .post_recv(request.id, 7, buffer.slice(..GRH + 64).unwrap())
             .unwrap();
         let their_qpn = pair.cms[1].ud_endpoint(request.id).unwrap().qp.qpn();
         pair.cms[1]
@@ -121,7 +121,9 @@ fn a_service_is_found_and_answers() {
             (mapped(ip(1)), RoceVersion::V2)
         );
         let ah = pair.cms[1].device().create_ah(&back).unwrap();
-        pair.cms[0].post_recv(ours, 8, &out, 0, 64).unwrap();
+        pair.cms[0]
+            .post_recv(ours, 8, out.slice(..64).unwrap())
+            .unwrap();
         let reply = pair.cms[1].reg_msgs(request.id, 3).unwrap();
         reply.copy_in(0, b"hi!").unwrap();
         pair.cms[1]
@@ -412,7 +414,7 @@ fn synchronous_endpoints() {
             let id = cm.get_request(listener).unwrap();
             assert_eq!(&cm.event(id).unwrap().unwrap().private_data()[..4], b"ping");
             let buffer = cm.reg_msgs(id, 64).unwrap();
-            cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+            cm.post_recv(id, 1, buffer.slice(..64).unwrap()).unwrap();
             cm.accept(id, None).unwrap();
             assert!(cm.event(id).unwrap().is_none());
             let got = cm.get_recv_comp(id).unwrap();
@@ -442,7 +444,7 @@ fn synchronous_endpoints() {
         let buffer = cm.reg_msgs(id, 64).unwrap();
         let out = cm.reg_msgs(id, 5).unwrap();
         out.copy_in(0, b"hello").unwrap();
-        cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+        cm.post_recv(id, 1, buffer.slice(..64).unwrap()).unwrap();
         cm.connect(id, Some(&data(b"ping"))).unwrap();
         let there = cm.event(id).unwrap().unwrap();
         assert_eq!(there.event, EventType::Established);

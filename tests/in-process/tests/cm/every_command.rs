@@ -123,7 +123,11 @@ fn converse(
         .and_then(|()| cms[0].create_qp(ours, None, &mut init()))
         .and_then(|()| cms[0].reg_msgs(ours, 64));
     let buffer = note(failures, 0, prepared)?;
-    note(failures, 0, cms[0].post_recv(ours, 1, &buffer, 0, 16))?;
+    note(
+        failures,
+        0,
+        cms[0].post_recv(ours, 1, buffer.slice(..16).expect("inside")),
+    )?;
     note(failures, 0, cms[0].connect(ours, None))?;
     let start = world.now();
     let mut served = Served::default();
@@ -147,7 +151,7 @@ fn converse(
                         let cm = &mut cms[1];
                         let accepted = cm.create_qp(event.id, None, &mut init()).and_then(|()| {
                             let buffer = cm.reg_msgs(event.id, 16)?;
-                            cm.post_recv(event.id, 1, &buffer, 0, 16)?;
+                            cm.post_recv(event.id, 1, buffer.slice(..16)?)?;
                             sink = Some(buffer);
                             cm.accept(event.id, None)
                         });

@@ -100,7 +100,7 @@ fn converse(
                         let cm = &mut cms[1];
                         let accepted = cm.create_qp(event.id, None, &mut init()).and_then(|()| {
                             let buffer = cm.reg_msgs(event.id, 16)?;
-                            cm.post_recv(event.id, 1, &buffer, 0, 16)?;
+                            cm.post_recv(event.id, 1, buffer.slice(..16)?)?;
                             sink = Some(buffer);
                             cm.accept(event.id, None)
                         });

@@ -42,7 +42,7 @@ fn synchronous_endpoints() {
                 assert_eq!(cm.pd(id).unwrap().pdn(), pd.pdn());
                 assert!(cm.is_synchronous(id).unwrap());
                 let buffer = cm.reg_msgs(id, 64).unwrap();
-                cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+                cm.post_recv(id, 1, buffer.slice(..64).unwrap()).unwrap();
                 cm.accept(id, None).unwrap();
                 assert_eq!(cm.event(id).unwrap().unwrap().event, EventType::Established);
                 let got = cm.get_recv_comp(id).unwrap();
@@ -64,7 +64,7 @@ fn synchronous_endpoints() {
             let id = cm.create_ep(&info, None, Some(&mut init)).unwrap();
             assert!(init.cap.max_recv_wr >= 8);
             let buffer = cm.reg_msgs(id, 64).unwrap();
-            cm.post_recv(id, 1, &buffer, 0, 64).unwrap();
+            cm.post_recv(id, 1, buffer.slice(..64).unwrap()).unwrap();
             cm.connect(
                 id,
                 Some(&ConnParam {

@@ -131,7 +131,9 @@ impl<R: Resolver> Nodes<R> {
         let buffer = self.cms[1].reg_msgs(to, GRH + 16).unwrap();
         let out = self.cms[0].reg_msgs(from, 5).unwrap();
         out.copy_in(0, b"hello").unwrap();
-        self.cms[1].post_recv(to, 3, &buffer, 0, GRH + 16).unwrap();
+        self.cms[1]
+            .post_recv(to, 3, buffer.slice(..GRH + 16).unwrap())
+            .unwrap();
         let ah = self.cms[0].device().create_ah(&there.ah_attr).unwrap();
         self.cms[0]
             .post_ud_send(

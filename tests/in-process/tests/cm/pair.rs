@@ -270,9 +270,16 @@ pub(crate) fn say<R: Resolver>(
     let source = cms[from.0].reg_msgs(from.1, text.len()).unwrap();
     let sink = cms[to.0].reg_msgs(to.1, text.len()).unwrap();
     source.copy_in(0, text).unwrap();
-    cms[to.0].post_recv(to.1, 21, &sink, 0, text.len()).unwrap();
+    cms[to.0]
+        .post_recv(to.1, 21, sink.slice(..text.len()).unwrap())
+        .unwrap();
     cms[from.0]
-        .post_send(from.1, 22, &source, 0, text.len(), SendFlags::SIGNALED)
+        .post_send(
+            from.1,
+            22,
+            source.slice(..text.len()).unwrap(),
+            SendFlags::SIGNALED,
+        )
         .unwrap();
     let end = world.now() + SECOND;
     let sent = cms[from.0].get_send_comp_until(from.1, end).unwrap();

@@ -461,7 +461,10 @@ fn a_refusal_as_stale_again_and_again() {
         .unwrap();
     let qpn = bench.cm.endpoint(id).unwrap().qp.qpn().number();
     let buffer = bench.cm.reg_msgs(id, 64).unwrap();
-    bench.cm.post_recv(id, 7, &buffer, 0, 64).unwrap();
+    bench
+        .cm
+        .post_recv(id, 7, buffer.slice(..64).unwrap())
+        .unwrap();
     let param = ConnParam {
         private_data: b"the same every time",
         ..ConnParam::default()

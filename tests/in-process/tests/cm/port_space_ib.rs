@@ -71,7 +71,9 @@ fn an_unreliable_connection() {
             addr: target.addr(),
             rkey: target.rkey(),
         };
-        pair.cms[to].post_recv(ends[to], 4, &target, 0, 0).unwrap();
+        pair.cms[to]
+            .post_recv(ends[to], 4, target.slice(..0).unwrap())
+            .unwrap();
         let cm = &mut pair.cms[from];
         let (id, flags) = (ends[from], SendFlags::SIGNALED);
         let whole = source.slice(..).unwrap();
@@ -169,7 +171,7 @@ fn a_datagram_service() {
     let qpn = pair.cms[1].ud_endpoint(theirs).unwrap().qp.qpn();
     let inbox = pair.cms[1].reg_msgs(theirs, GRH + 8).unwrap();
     pair.cms[1]
-        .post_recv(theirs, 7, &inbox, 0, GRH + 8)
+        .post_recv(theirs, 7, inbox.slice(..GRH + 8).unwrap())
         .unwrap();
     pair.cms[1].accept(theirs, None).unwrap();
     let found = pair.expect(0, EventType::Established);
@@ -320,7 +322,8 @@ fn synchronous_endpoints() {
                 steps.wait();
                 let id = cm.get_request(listener).unwrap();
                 let buffer = cm.reg_msgs(id, GRH + 16).unwrap();
-                cm.post_recv(id, 1, &buffer, 0, GRH + 16).unwrap();
+                cm.post_recv(id, 1, buffer.slice(..GRH + 16).unwrap())
+                    .unwrap();
                 cm.accept(id, None).unwrap();
                 let got = cm.get_recv_comp(id).unwrap();
                 let header = if id_type == IdType::Ud { GRH } else { 0 };
@@ -348,7 +351,7 @@ fn synchronous_endpoints() {
             let message = cm.reg_msgs(id, 5).unwrap();
             message.copy_in(0, b"hello").unwrap();
             if id_type == IdType::Uc {
-                cm.post_send(id, 2, &message, 0, 5, SendFlags::SIGNALED)
+                cm.post_send(id, 2, message.slice(..5).unwrap(), SendFlags::SIGNALED)
                     .unwrap();
             } else {
                 let to = cm.event(id).unwrap().unwrap().ud;

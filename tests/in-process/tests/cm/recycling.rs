@@ -128,7 +128,7 @@ impl Bench {
         for n in 0..RECEIVES {
             let at = place * SHARE + n * LEN;
             let wr_id = tag << 8 | n as u64;
-            cm.post_recv(id, wr_id, self.buffers[node], at, LEN)
+            cm.post_recv(id, wr_id, self.buffers[node].slice(at..at + LEN).unwrap())
                 .unwrap();
         }
         End {
@@ -190,7 +190,12 @@ impl Bench {
         let wr_id = live.tag << 8 | 0x80 | n as u64;
         let id = live.ends[from].id;
         self.pair.cms[from]
-            .post_send(id, wr_id, self.buffers[from], at, LEN, SendFlags::SIGNALED)
+            .post_send(
+                id,
+                wr_id,
+                self.buffers[from].slice(at..at + LEN).unwrap(),
+                SendFlags::SIGNALED,
+            )
             .unwrap();
     }
 

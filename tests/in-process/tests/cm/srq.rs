@@ -68,7 +68,12 @@ fn connections_share_their_listeners_queue() {
     let pool = pair.cms[1].reg_msgs(listener, 12 * 16).unwrap();
     for slot in 0..12 {
         pair.cms[1]
-            .post_recv(listener, slot, &pool, slot as usize * 16, 16)
+            .post_recv(
+                listener,
+                slot,
+                pool.slice(slot as usize * 16..slot as usize * 16 + 16)
+                    .unwrap(),
+            )
             .unwrap();
     }
     pair.cms[1].srq(listener).unwrap().arm_limit(6).unwrap();
@@ -94,7 +99,7 @@ fn connections_share_their_listeners_queue() {
     assert_eq!(busy.errno(), errno::EBUSY);
     let (client, server) = connect(&mut pair, listener);
     pair.cms[1]
-        .post_recv(listener, 0, &pool, 0, 16)
+        .post_recv(listener, 0, pool.slice(..16).unwrap())
         .expect("all of it works as before");
     send(&mut pair, client, b"still");
     let end = pair.world.now() + SECOND;
@@ -134,7 +139,9 @@ fn an_id_with_a_queue_of_its_own() {
     assert_eq!(init.cap.max_recv_wr, 0);
     assert_eq!(pair.cms[0].pd(id).unwrap().pdn(), pd.pdn());
     let pool = pair.cms[0].reg_msgs(id, 64).unwrap();
-    pair.cms[0].post_recv(id, 1, &pool, 16, 16).unwrap();
+    pair.cms[0]
+        .post_recv(id, 1, pool.slice(16..32).unwrap())
+        .unwrap();
     pair.cms[0].connect(id, None).unwrap();
     let request = pair.expect(1, EventType::ConnectRequest);
     assert!(request.conn.srq, "the request says so");

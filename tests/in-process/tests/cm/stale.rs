@@ -75,7 +75,8 @@ fn connecting(pair: &mut Pair, connections: usize) -> Vec<Waiting> {
         let id = pair.client();
         let buffer = pair.cms[0].reg_msgs(id, 64).unwrap();
         let cm = &mut pair.cms[0];
-        cm.post_recv(id, place as u64, &buffer, 0, 64).unwrap();
+        cm.post_recv(id, place as u64, buffer.slice(..64).unwrap())
+            .unwrap();
         Waiting { id, buffer }
     }));
     for (place, client) in waiting.iter().enumerate() {

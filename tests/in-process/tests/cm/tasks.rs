@@ -125,7 +125,7 @@ fn message(client: usize, number: usize) -> [u8; LEN] {
 /// Answers until the other end leaves.
 async fn echo(cm: &'static Tasks, id: CmId) -> Result<usize, RdmaError> {
     let buffer = cm.with(|cm| cm.reg_msgs(id, LEN))?;
-    let receive = || cm.with(|cm| cm.post_recv(id, 0, &buffer, 0, LEN));
+    let receive = || cm.with(|cm| cm.post_recv(id, 0, buffer.slice(..LEN)?));
     receive()?;
     cm.accept(id, None).await?;
     let mut answered = 0;
@@ -133,7 +133,7 @@ async fn echo(cm: &'static Tasks, id: CmId) -> Result<usize, RdmaError> {
         tokio::select! {
             received = cm.get_recv_comp(id) => {
                 assert_eq!(received?.status, WcStatus::Success);
-                cm.with(|cm| cm.post_send(id, 1, &buffer, 0, LEN, SendFlags::SIGNALED))?;
+                cm.with(|cm| cm.post_send(id, 1, buffer.slice(..LEN)?, SendFlags::SIGNALED))?;
                 assert_eq!(cm.get_send_comp(id).await?.wr_id, 1);
                 answered += 1;
                 receive()?;
@@ -159,8 +159,8 @@ async fn ask(cm: &'static Tasks, client: usize, messages: usize) -> Result<(), R
         let text = message(client, number);
         buffer.copy_in(0, &text)?;
         cm.with(|cm| {
-            cm.post_recv(id, number as u64, &buffer, LEN, LEN)?;
-            cm.post_send(id, 0, &buffer, 0, LEN, SendFlags::SIGNALED)
+            cm.post_recv(id, number as u64, buffer.slice(LEN..2 * LEN)?)?;
+            cm.post_send(id, 0, buffer.slice(..LEN)?, SendFlags::SIGNALED)
         })?;
         let received = cm.get_recv_comp(id).await?;
         assert_eq!(
@@ -261,8 +261,8 @@ fn futures_may_be_dropped_at_any_time() {
                 let text = message(0, number);
                 buffer.copy_in(0, &text).unwrap();
                 ours.with(|cm| {
-                    cm.post_recv(id, number as u64, &buffer, LEN, LEN)?;
-                    cm.post_send(id, 0, &buffer, 0, LEN, SendFlags::SIGNALED)
+                    cm.post_recv(id, number as u64, buffer.slice(LEN..2 * LEN)?)?;
+                    cm.post_send(id, 0, buffer.slice(..LEN)?, SendFlags::SIGNALED)
                 })
                 .unwrap();
                 let wc = impatient(&mut random, || ours.get_recv_comp(id)).await;
@@ -315,7 +315,7 @@ fn each_task_is_woken_for_its_own() {
 
     let inbox = theirs.with(|cm| cm.reg_msgs(child, LEN)).unwrap();
     theirs
-        .with(|cm| cm.post_recv(child, 3, &inbox, 0, LEN))
+        .with(|cm| cm.post_recv(child, 3, inbox.slice(..LEN)?))
         .unwrap();
     let mut received = task::spawn(theirs.get_recv_comp(child));
     let mut sent = task::spawn(theirs.get_send_comp(child));

@@ -19,7 +19,7 @@ fn end(cm: &mut Cm, id: CmId, first: bool) {
         buffer.copy_out(0, &mut bytes).unwrap();
         assert_eq!(u32::from_be_bytes(bytes), round);
         if round + 1 < ROUNDS {
-            cm.post_recv(id, 1, &buffer, 0, 4).unwrap();
+            cm.post_recv(id, 1, buffer.slice(..4).unwrap()).unwrap();
         }
     };
     let send = |cm: &mut Cm, round: u32| {
@@ -27,7 +27,7 @@ fn end(cm: &mut Cm, id: CmId, first: bool) {
             .unwrap();
         assert_eq!(cm.get_send_comp(id).unwrap().status, WcStatus::Success);
     };
-    cm.post_recv(id, 1, &buffer, 0, 4).unwrap();
+    cm.post_recv(id, 1, buffer.slice(..4).unwrap()).unwrap();
     if first {
         cm.connect(id, None).unwrap();
     } else {

@@ -29,8 +29,13 @@ fn listener(
     assert!(cm.srq(id).unwrap().is_xrc());
     let pool = cm.reg_msgs(id, 8 * 16).unwrap();
     for slot in 0..8 {
-        cm.post_recv(id, slot, &pool, slot as usize * 16, 16)
-            .unwrap();
+        cm.post_recv(
+            id,
+            slot,
+            pool.slice(slot as usize * 16..slot as usize * 16 + 16)
+                .unwrap(),
+        )
+        .unwrap();
     }
     cm.listen(id, 8).unwrap();
     (id, pool)
@@ -155,7 +160,7 @@ fn given_domains_and_queues() {
     cm.create_srq_ex(id, &mut init).unwrap();
     assert_eq!(init.attr.max_wr, 15);
     let pool = cm.reg_msgs(id, 16).unwrap();
-    cm.post_recv(id, 4, &pool, 0, 16).unwrap();
+    cm.post_recv(id, 4, pool.slice(..16).unwrap()).unwrap();
     cm.listen(id, 1).unwrap();
     let ours = client(&mut pair, PORT);
     pair.cms[0].connect(ours, None).unwrap();
@@ -306,7 +311,8 @@ fn synchronous_endpoints() {
                 .unwrap();
             cm.create_srq(listener, None, &mut sizes(4)).unwrap();
             let buffer = cm.reg_msgs(listener, 16).unwrap();
-            cm.post_recv(listener, 1, &buffer, 0, 16).unwrap();
+            cm.post_recv(listener, 1, buffer.slice(..16).unwrap())
+                .unwrap();
             cm.listen(listener, 0).unwrap();
             listening.wait();
             // The target was made from what the endpoint keeps.

@@ -142,7 +142,7 @@ fn what_the_other_end_does_not_allow() {
             };
             for wr_id in 0..4 {
                 nodes.cms[1]
-                    .post_recv(theirs.id, 50 + wr_id, &theirs.memory, 0, 8)
+                    .post_recv(theirs.id, 50 + wr_id, theirs.memory.slice(..8).unwrap())
                     .expect("posted");
             }
             let op = op(ours.there(0), len(theirs));
@@ -205,7 +205,7 @@ fn what_the_other_end_does_not_allow() {
 fn a_message_longer_than_its_receive() {
     connected("too long", |nodes, [ours, theirs]| {
         nodes.cms[1]
-            .post_recv(theirs.id, 50, &theirs.memory, 0, 99)
+            .post_recv(theirs.id, 50, theirs.memory.slice(..99).unwrap())
             .expect("posted");
         ours.post(nodes, 1, SendOp::Send, 0, 100).expect("posted");
         let [sends, _] = wait(nodes, ours, [1, 0]);
@@ -271,7 +271,7 @@ fn without_a_receive() {
                 assert!(status.is_err(), "{what}: {status:?}");
                 let memory = nodes.cms[1].reg_msgs(request.id, 64).expect("memory");
                 nodes.cms[1]
-                    .post_recv(request.id, 9, &memory, 0, 64)
+                    .post_recv(request.id, 9, memory.slice(..64).unwrap())
                     .expect("posted");
                 let status = nodes.until("success", SECOND, poll);
                 assert_eq!(status, Ok(WcStatus::Success), "{what}");
@@ -309,7 +309,7 @@ fn a_full_cq() {
         let memory = nodes.cms[1].reg_msgs(theirs, 64).expect("memory");
         for _ in 0..8 {
             nodes.cms[1]
-                .post_recv(theirs, 9, &memory, 0, 64)
+                .post_recv(theirs, 9, memory.slice(..64).unwrap())
                 .expect("posted");
         }
         assert!(capacity < 8, "{capacity}");

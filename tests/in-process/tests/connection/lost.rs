@@ -217,7 +217,7 @@ fn a_device_may_be_lost_while_it_is_taken_down() {
                 nodes.exchange(&ends, 1).expect("exchanged");
                 let spare = nodes.cms[0].reg_msgs(ends[0].id, 64).expect("memory");
                 nodes.cms[0]
-                    .post_recv(ends[0].id, 1, &spare, 0, 64)
+                    .post_recv(ends[0].id, 1, spare.slice(..64).unwrap())
                     .expect("posted");
                 let id = ends[0].id;
                 let start = world.now();

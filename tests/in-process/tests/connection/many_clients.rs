@@ -23,7 +23,8 @@ fn accept_all<'d>(nodes: &mut Nodes<'_, '_, 'd>, server: usize, guests: &mut Vec
         let id = request.id;
         cm.create_qp(id, None, &mut init()).expect("a QP");
         let memory = cm.reg_msgs(id, 16).expect("memory");
-        cm.post_recv(id, 1, &memory, 0, 16).expect("posted");
+        cm.post_recv(id, 1, memory.slice(..16).unwrap())
+            .expect("posted");
         let card = request.private_data().first_chunk().expect("a number");
         let param = ConnParam {
             private_data: card,

@@ -45,7 +45,9 @@ fn at_each_message(
         let places = lab.at_each(
             place,
             |lab| {
-                lab.cm.post_recv(ours, 1, &buffer, 0, 64).unwrap();
+                lab.cm
+                    .post_recv(ours, 1, buffer.slice(..64).unwrap())
+                    .unwrap();
                 arrive(lab, theirs)
             },
             |lab, deadline| wait(lab, ours, deadline),

@@ -116,7 +116,10 @@ fn replied(bench: &mut Bench) -> Replied {
     bench.cm.create_qp(id, None, &mut init).unwrap();
     let buffer = bench.cm.reg_msgs(id, 64).unwrap();
     for context in 0..4 {
-        bench.cm.post_recv(id, context, &buffer, 0, 64).unwrap();
+        bench
+            .cm
+            .post_recv(id, context, buffer.slice(..64).unwrap())
+            .unwrap();
     }
     bench.keep(buffer);
     bench.cm.accept(id, None).unwrap();

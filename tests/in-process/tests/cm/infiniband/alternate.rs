@@ -380,13 +380,18 @@ impl Fabric {
             let source = cm.reg_msgs(id, LEN).unwrap();
             source.copy_in(0, &texts[node]).unwrap();
             let sink = cm.reg_msgs(id, LEN).unwrap();
-            cm.post_recv(id, 21, &sink, 0, LEN).unwrap();
+            cm.post_recv(id, 21, sink.slice(..LEN).unwrap()).unwrap();
             buffers.push((source, sink));
         }
         for (node, id) in ids.into_iter().enumerate() {
             let cm = &mut self.cms[node];
-            cm.post_send(id, 22, &buffers[node].0, 0, LEN, SendFlags::SIGNALED)
-                .unwrap();
+            cm.post_send(
+                id,
+                22,
+                buffers[node].0.slice(..LEN).unwrap(),
+                SendFlags::SIGNALED,
+            )
+            .unwrap();
         }
         for _ in 0..steps {
             self.world.step();

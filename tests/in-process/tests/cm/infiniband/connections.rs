@@ -165,7 +165,7 @@ fn a_datagram_service_is_found_and_answers() {
     let out = nodes.cms[0].reg_msgs(ours, 5).unwrap();
     out.copy_in(0, b"hello").unwrap();
     nodes.cms[1]
-        .post_recv(theirs, 3, &buffer, 0, GRH + 16)
+        .post_recv(theirs, 3, buffer.slice(..GRH + 16).unwrap())
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]
@@ -209,7 +209,7 @@ fn synchronous_endpoints() {
             listening.wait();
             let id = cm.get_request(listener).unwrap();
             let buffer = cm.reg_msgs(id, 16).unwrap();
-            cm.post_recv(id, 1, &buffer, 0, 16).unwrap();
+            cm.post_recv(id, 1, buffer.slice(..16).unwrap()).unwrap();
             cm.accept(id, None).unwrap();
             assert_eq!(cm.get_recv_comp(id).unwrap().byte_len, 5);
             cm.disconnect(id).unwrap();
@@ -224,7 +224,7 @@ fn synchronous_endpoints() {
             let id = cm.create_ep(&info, None, Some(&mut qp())).unwrap();
             let out = cm.reg_msgs(id, 5).unwrap();
             cm.connect(id, None).unwrap();
-            cm.post_send(id, 2, &out, 0, 5, SendFlags::SIGNALED)
+            cm.post_send(id, 2, out.slice(..5).unwrap(), SendFlags::SIGNALED)
                 .unwrap();
             let _ = cm.get_send_comp(id).unwrap();
             cm.disconnect(id).unwrap();

@@ -51,7 +51,7 @@ fn arrives(nodes: &mut Nodes, from: CmId, there: &UdEvent, (node, to): (usize, C
     let out = nodes.cms[0].reg_msgs(from, 5).unwrap();
     out.copy_in(0, b"hello").unwrap();
     nodes.cms[node]
-        .post_recv(to, 3, &buffer, 0, GRH + 16)
+        .post_recv(to, 3, buffer.slice(..GRH + 16).unwrap())
         .unwrap();
     let ah = nodes.cms[0].device().create_ah(&there.ah_attr).unwrap();
     nodes.cms[0]

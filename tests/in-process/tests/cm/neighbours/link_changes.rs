@@ -50,10 +50,15 @@ impl Talk {
             ..
         } = self;
         pair.cms[1]
-            .post_recv(ids[1], *sent, &memory[1], 0, len)
+            .post_recv(ids[1], *sent, memory[1].slice(..len).unwrap())
             .unwrap();
         pair.cms[0]
-            .post_send(ids[0], *sent, &memory[0], 0, len, SendFlags::SIGNALED)
+            .post_send(
+                ids[0],
+                *sent,
+                memory[0].slice(..len).unwrap(),
+                SendFlags::SIGNALED,
+            )
             .unwrap();
     }
 

@@ -245,9 +245,11 @@ fn hosts_resolve_each_other_and_connect() {
         let receive = pair.cms[1].reg_msgs(ids[1], 64).unwrap();
         let send = pair.cms[0].reg_msgs(ids[0], 64).unwrap();
         send.copy_in(0, b"over the wire").unwrap();
-        pair.cms[1].post_recv(ids[1], 1, &receive, 0, 64).unwrap();
+        pair.cms[1]
+            .post_recv(ids[1], 1, receive.slice(..64).unwrap())
+            .unwrap();
         pair.cms[0]
-            .post_send(ids[0], 2, &send, 0, 13, SendFlags::SIGNALED)
+            .post_send(ids[0], 2, send.slice(..13).unwrap(), SendFlags::SIGNALED)
             .unwrap();
         let mut completion = None;
         for _ in 0..100_000 {

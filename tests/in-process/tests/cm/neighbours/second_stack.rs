@@ -84,7 +84,9 @@ fn both_at_once(length: usize, frames: usize) -> (u32, u64) {
     let ids = pair.connect("192.0.2.2");
     let there = pair.cms[1].reg_msgs(ids[1], 64).unwrap();
     let here = pair.cms[0].reg_msgs(ids[0], 64).unwrap();
-    pair.cms[1].post_recv(ids[1], 0, &there, 0, 64).unwrap();
+    pair.cms[1]
+        .post_recv(ids[1], 0, there.slice(..64).unwrap())
+        .unwrap();
     let data: Vec<u8> = (0..length).map(|at| (at / 3) as u8).collect();
     let (mut sent, mut received, mut messages) = (0, Vec::new(), 0_u32);
     let mut turn = 0_u32;
@@ -92,7 +94,7 @@ fn both_at_once(length: usize, frames: usize) -> (u32, u64) {
         if turn.is_multiple_of(8) {
             here.copy_in(0, &turn.to_be_bytes()).unwrap();
             pair.cms[0]
-                .post_send(ids[0], 0, &here, 0, 4, SendFlags::SIGNALED)
+                .post_send(ids[0], 0, here.slice(..4).unwrap(), SendFlags::SIGNALED)
                 .unwrap();
         }
         let client = stacks[0].socket();
@@ -114,7 +116,9 @@ fn both_at_once(length: usize, frames: usize) -> (u32, u64) {
             there.copy_out(0, &mut message).unwrap();
             assert_eq!(u32::from_be_bytes(message), messages * 8);
             messages += 1;
-            pair.cms[1].post_recv(ids[1], 0, &there, 0, 64).unwrap();
+            pair.cms[1]
+                .post_recv(ids[1], 0, there.slice(..64).unwrap())
+                .unwrap();
         }
         pair.world.advance(Duration::from_micros(100));
         turn += 1;

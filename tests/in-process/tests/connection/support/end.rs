@@ -102,8 +102,9 @@ impl<'d> End<'d> {
     }
 
     pub(super) fn post_receive(&self, nodes: &mut Nodes<'_, '_, '_>) -> Result<(), Failure> {
+        let inbox = self.memory.slice(INBOX..INBOX + MESSAGE).expect("inside");
         nodes.cms[self.node]
-            .post_recv(self.id, 100, &self.memory, INBOX, MESSAGE)
+            .post_recv(self.id, 100, inbox)
             .map_err(self.failed())
     }
 

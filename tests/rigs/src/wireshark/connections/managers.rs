@@ -400,12 +400,14 @@ impl Managers {
                 .reg_msgs(ends.ids[1 - from], len)
                 .map_err(text_of)?;
             source.copy_in(0, &data[..len]).map_err(|e| e.to_string())?;
+            let [message, room] =
+                [&source, &sink].map(|buffer| buffer.slice(..).map_err(|e| e.to_string()));
             self.cms[1 - from]
-                .post_recv(ends.ids[1 - from], 1, &sink, 0, len)
+                .post_recv(ends.ids[1 - from], 1, room?)
                 .map_err(text_of)?;
             let start = scene.frames();
             self.cms[from]
-                .post_send(ends.ids[from], 2, &source, 0, len, SendFlags::SIGNALED)
+                .post_send(ends.ids[from], 2, message?, SendFlags::SIGNALED)
                 .map_err(text_of)?;
             let end = scene.world.now() + SECOND;
             let sent = self.cms[from]
