@@ -9,6 +9,8 @@
 //! | [`cm`] | the IB connection manager and the RDMA CM (librdmacm) |
 //! | [`platform`] | the seam to implement where the library is to run |
 //!
+//! [`Error`] is any of their errors, for programs that pass errors on.
+//!
 //! What an image has no use for can be left out of it. All of these features are on unless they are turned off
 //! (`default-features = false`):
 //!
@@ -27,9 +29,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod error;
+
 pub use bareverbs_cm as cm;
 pub use bareverbs_core as verbs;
 pub use bareverbs_core::platform;
+pub use error::Error;
 
 // The program in the README is compiled and run.
 #[cfg(doctest)]
