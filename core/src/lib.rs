@@ -22,6 +22,22 @@
 //! }
 //! ```
 //!
+//! # Where names are
+//!
+//! | module | of |
+//! |---|---|
+//! | [`device`], [`config`], [`storage`], [`slots`], [`page_chunk`] | the device, its settings, and the caller's memory that it works in |
+//! | [`platform`], [`barrier`], [`conformance`] | the seam below the driver, and its test |
+//! | [`pd`], [`mr`], [`mw`], [`mkey`], [`null_mr`], [`dm`] | protection domains and memory |
+//! | [`cq`], [`wc`], [`clock`] | completion queues, work completions, and their time stamps |
+//! | [`qp`], [`srq`], [`xrc`], [`ah`] | queue pairs of all types, shared receive queues, XRC domains, address handles |
+//! | [`ethernet`] | queues of whole frames, and rules for them |
+//! | [`port`], [`gid`], [`rate`], [`qos`], [`module`], [`temperature`], [`counters`] | the port, its addresses, its settings and what it counts |
+//! | [`capabilities`], [`function`], [`register`], [`resources`], [`health`], [`recorder`] | the card: what it can do, its registers, its health, and a record of what was done with it |
+//! | [`event`], [`error`], [`tasks`] | asynchronous events, errors, waiting with async/await |
+//!
+//! Each name is also at the crate's root: `use bareverbs_core::{Device, Gid, QpAttr}`.
+//!
 //! # Another kernel
 //!
 //! [`Platform`] is all that the driver needs of the world around it. [`conformance`] holds an implementation of it against
@@ -158,36 +174,68 @@ pub mod platform;
 mod types;
 mod verbs;
 
-pub use device::capabilities;
-pub use types::{ah, clock, error, event, gid, port, wc};
+pub use device::{
+    capabilities, counters, function, module, qos, register, resources, storage, tasks, temperature,
+};
+pub use firmware::{health, page_chunk, recorder};
+pub use memory::slots;
+pub use types::{ah, clock, config, error, event, gid, port, rate, wc};
 pub use verbs::{cq, dm, mkey, mr, mw, null_mr, pd, qp, srq, xrc};
 
-pub use ah::{AddressHandle, AhAttr, AhError};
 /// The device's language: the commands that [`Device::execute`] takes.
 pub use bareverbs_firmware_cmds as firmware_cmds;
+pub use cq::{Cq, CqInit};
+pub use device::Device;
+pub use device::storage::{Cqs, PageChunks, Qps, Resources, Srqs, Storage};
+pub use mr::{Access, Buffer, Mr, Sge};
+pub use pd::Pd;
+pub use platform::Platform;
+pub use qp::{Qp, QpInitAttr};
+pub use srq::Srq;
+pub use types::config::Config;
+pub use wc::Wc;
+
+// All other names are here as well, for those who do not want the modules' paths; the documentation has them by module.
+#[doc(hidden)]
+pub use ah::{AddressHandle, AhAttr, AhError};
+#[doc(hidden)]
 pub use bareverbs_firmware_cmds::health::{HealthBuffer, HealthSyndrome, Severity};
+#[doc(hidden)]
 pub use bareverbs_firmware_cmds::numbers::{
     Cqn, Eqn, LKey, Pdn, Qpn, RKey, Rqn, Srqn, Tirn, Xrcdn,
 };
+#[doc(hidden)]
 pub use capabilities::{Adapter, Capabilities};
-pub use cq::{
-    Completion, CompletionKind, Cq, CqError, CqEvents, CqHandle, CqInit, CreatingCq, DestroyingCq,
-};
+#[doc(hidden)]
+pub use cq::{Completion, CompletionKind, CqError, CqEvents, CqHandle, CreatingCq, DestroyingCq};
+#[doc(hidden)]
 pub use device::counters::{Counter, Counters, QueueCounters};
+#[doc(hidden)]
 pub use device::function::FunctionKind;
+#[doc(hidden)]
 pub use device::module::{Module, ModuleAddress, ModuleKind, Text};
+#[doc(hidden)]
 pub use device::qos::{DSCPS, Fec, FlowControl, PRIORITIES, TrafficClass, Trust};
+#[doc(hidden)]
 pub use device::register::RegisterError;
+#[doc(hidden)]
 pub use device::resources::{CqResource, QpPeer, QpResource, QpTransport, ResourceState};
-pub use device::storage::{Cqs, DeviceSlot, PageChunks, Qps, Resources, Srqs, Storage};
+#[doc(hidden)]
+pub use device::storage::DeviceSlot;
+#[doc(hidden)]
 pub use device::tasks::NextAsyncEvent;
+#[doc(hidden)]
 pub use device::temperature::{Celsius, MODULE_SENSORS, Temperature};
-pub use device::{Device, PendingCommand, TailIn};
+#[doc(hidden)]
+pub use device::{PendingCommand, TailIn};
+#[doc(hidden)]
 pub use dm::{AllocDmAttr, DM_WORD, Dm, DmMr};
+#[doc(hidden)]
 pub use error::{
     CloseError, CloseFailure, CommandError, CommandFailure, DeviceError, Millis, OpenError,
     OpenFailure, OpenStep,
 };
+#[doc(hidden)]
 pub use ethernet::{
     CompressedForwarder, EthFilter, EthernetDomain, EthernetError, EthernetHalves, EthernetInit,
     EthernetMtu, EthernetOffload, EthernetQueue, EthernetReceive, EthernetReceiveError,
@@ -200,30 +248,46 @@ pub use ethernet::{
     SentFrame, StrideCompression, StrideFault, StridedBurst, StridedFrame, StridingCounters,
     StridingInit, StridingReceive, Tunnels, VXLAN_PORT,
 };
+#[doc(hidden)]
 pub use event::AsyncEvent;
+#[doc(hidden)]
 pub use firmware::health::read_health;
+#[doc(hidden)]
 pub use firmware::page_chunk::PageChunk;
+#[doc(hidden)]
 pub use firmware::recorder::{CommandRecord, FlightRecorder, Record, RecordKind};
+#[doc(hidden)]
 pub use gid::{Gid, GidEntry, GidError, Mac, RoceVersion};
+#[doc(hidden)]
 pub use memory::slots::{CqSlot, QpSlot, SrqSlot};
+#[doc(hidden)]
 pub use mkey::{Mkey, MkeyEntries, MkeyInitAttr, MrList};
-pub use mr::{Access, Buffer, Mr, MrError, Sge};
+#[doc(hidden)]
+pub use mr::MrError;
+#[doc(hidden)]
 pub use mw::Mw;
+#[doc(hidden)]
 pub use null_mr::NullMr;
-pub use pd::Pd;
-pub use platform::{Platform, VectorSet};
+#[doc(hidden)]
+pub use platform::VectorSet;
+#[doc(hidden)]
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
+#[doc(hidden)]
 pub use qp::{
     BadWr, CapError, CreateQpError, CreatingQp, DcAddress, DcRoute, DcTarget, Dci, DciError,
     DciStreams, Dct, DctError, DctInitAttr, Destination, DestroyQpError, DestroyingQp, Endpoint,
     Gsi, Inline, KeepAlive, ModifyError, ModifyingQp, MrInterleaved, MwBind, MwType, OpenBatch,
-    PathMigState, PostError, Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpKind,
-    QpState, QpType, RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp,
-    SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
+    PathMigState, PostError, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpKind, QpState, QpType,
+    RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc,
+    Ud, XrcRecv, XrcSend,
 };
-pub use srq::{Srq, SrqAttr, SrqError, SrqHandle};
+#[doc(hidden)]
+pub use srq::{SrqAttr, SrqError, SrqHandle};
+#[doc(hidden)]
 pub use types::clock::Clock;
-pub use types::config::Config;
+#[doc(hidden)]
 pub use types::rate::StaticRate;
-pub use wc::{NetworkHeader, Wc, WcError, WcFlags, WcOpcode, WcStatus};
+#[doc(hidden)]
+pub use wc::{NetworkHeader, WcError, WcFlags, WcOpcode, WcStatus};
+#[doc(hidden)]
 pub use xrc::Xrcd;

@@ -16,7 +16,7 @@ mod ring_tests;
 pub(crate) mod segment;
 pub(crate) mod send_ring;
 pub(crate) mod session_ring;
-pub(crate) mod slots;
+pub mod slots;
 mod sync;
 pub(crate) mod tables;
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 pub mod ah;
 pub mod clock;
-pub(crate) mod config;
+pub mod config;
 pub mod error;
 pub mod event;
 pub mod gid;
 pub mod port;
-pub(crate) mod rate;
+pub mod rate;
 pub(crate) mod sge;
 pub(crate) mod streams;
 pub mod wc;
