@@ -7,6 +7,7 @@ mod failures;
 mod firmware_pages;
 mod gid_table;
 mod manager;
+mod memory;
 mod opening;
 mod recorder;
 mod settings;
