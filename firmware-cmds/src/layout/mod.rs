@@ -81,11 +81,11 @@ pub trait Layout {
 #[inline(always)]
 pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
     let at = (offset / 32 * 4) as usize;
-    let high = be32(bytes, at) as u64;
     if width == 64 {
-        return high << 32 | be32(bytes, at + 4) as u64;
+        return u64::from_be_bytes(*part(bytes, at));
     }
-    (high >> (32 - offset % 32 - width)) & mask(width)
+    let word = u32::from_be_bytes(*part(bytes, at));
+    (word >> (32 - offset % 32 - width)) as u64 & mask(width)
 }
 
 /// Writes a field, leaving its neighbours alone.
@@ -97,14 +97,15 @@ pub const fn get(bytes: &[u8], offset: u32, width: u32) -> u64 {
 pub const fn set(bytes: &mut [u8], offset: u32, width: u32, value: u64) {
     let at = (offset / 32 * 4) as usize;
     if width == 64 {
-        put_be32(bytes, at, (value >> 32) as u32);
-        put_be32(bytes, at + 4, value as u32);
+        *part_mut(bytes, at) = value.to_be_bytes();
         return;
     }
     debug_assert!(value & !mask(width) == 0, "value too wide for its field");
     let shift = 32 - offset % 32 - width;
-    let word = be32(bytes, at) as u64 & !(mask(width) << shift);
-    put_be32(bytes, at, (word | (value & mask(width)) << shift) as u32);
+    let mask = mask(width) as u32;
+    let place: &mut [u8; 4] = part_mut(bytes, at);
+    let others = u32::from_be_bytes(*place) & !(mask << shift);
+    *place = (others | (value as u32 & mask) << shift).to_be_bytes();
 }
 
 #[inline(always)]
@@ -114,20 +115,6 @@ const fn mask(width: u32) -> u64 {
     } else {
         (1 << width) - 1
     }
-}
-
-#[inline(always)]
-const fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[inline(always)]
-const fn put_be32(bytes: &mut [u8], at: usize, value: u32) {
-    let value = value.to_be_bytes();
-    bytes[at] = value[0];
-    bytes[at + 1] = value[1];
-    bytes[at + 2] = value[2];
-    bytes[at + 3] = value[3];
 }
 
 /// A field's name without the `r#` that Rust requires before its own keywords.
@@ -150,9 +137,9 @@ pub const fn bit(at: u32, high: u32) -> u32 {
 /// The `N` bytes at `at`. The position is checked against the structure's size when the layout is compiled.
 #[doc(hidden)]
 #[must_use]
-#[inline]
-pub fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    match bytes[at..].first_chunk() {
+#[inline(always)]
+pub const fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    match bytes.split_at(at).1.first_chunk() {
         Some(part) => part,
         None => unreachable!(),
     }
@@ -161,9 +148,9 @@ pub fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
 /// [`part`], to write to.
 #[doc(hidden)]
 #[must_use]
-#[inline]
-pub fn part_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
-    match bytes[at..].first_chunk_mut() {
+#[inline(always)]
+pub const fn part_mut<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
+    match bytes.split_at_mut(at).1.first_chunk_mut() {
         Some(part) => part,
         None => unreachable!(),
     }

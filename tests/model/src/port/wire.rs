@@ -179,7 +179,9 @@ impl Device {
         if self.ethernet() && !self.vport.context.roce_en() {
             return RdmaOutcome::Foreign;
         }
-        let packet = match Packet::parse(frame) {
+        // By reference: to move a packet costs some hundred instructions.
+        let parsed = Packet::parse(frame);
+        let packet = match &parsed {
             Ok(packet) => packet,
             Err(
                 error @ (ParseError::Icrc
@@ -201,7 +203,7 @@ impl Device {
             }
         };
         if !self.ethernet() {
-            return to_rdma(self.deliver_local(io, &packet, looped));
+            return to_rdma(self.deliver_local(io, packet, looped));
         }
         let path = &packet.repr.headers.path;
         let (gid, version, kind) = destination(&path.encapsulation);
@@ -210,7 +212,7 @@ impl Device {
             if let Some(outcome) = self.steer_received(frame) {
                 return outcome;
             }
-            return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
+            return if multicast(&gid) && self.deliver_group(io, packet, &gid, looped) {
                 RdmaOutcome::Delivered
             } else {
                 RdmaOutcome::Foreign
@@ -240,7 +242,7 @@ impl Device {
         } else {
             qpn
         };
-        to_rdma(self.deliver_to(io, qpn, &packet))
+        to_rdma(self.deliver_to(io, qpn, packet))
     }
 
     /// Takes a packet through the tables of RDMA. `None` if it goes on to its QP.
