@@ -211,10 +211,11 @@ impl Inner {
             entry.set_token(posted.token ^ 0x55);
         }
         if self.signing {
-            entry.sign();
+            // As a card does it: with the ownership bit as it was.
+            entry.set_ownership(true).sign().set_ownership(false);
         }
         if matches!(action, Action::BadEntrySignature) {
-            entry.set_signature(entry.signature() ^ 1);
+            entry.set_signature(entry.signature() ^ 2);
         }
         self.dma_write(posted.entry_iova, &entry.0[..63]);
         self.dma_write(posted.entry_iova + 63, &entry.0[63..]);

@@ -104,16 +104,20 @@ fn both_software_interfaces_and_both_ports() {
 
 #[test]
 fn signatures_work_with_a_card_that_requires_them() {
-    let world = world(Card::new(1));
-    let mut config = quick();
-    config.command_signatures = true;
-    let mut memory = Memory::new();
-    let device = Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
-    device
-        .query_adapter()
-        .expect("a signed answer of several blocks");
-    device.close().expect("orderly");
-    assert_nothing_held(&world, "signed");
+    for signs_what_lies_there in [false, true] {
+        let mut card = Card::new(1);
+        card.quirks.signs_what_lies_there = signs_what_lies_there;
+        let world = world(card);
+        let mut config = quick();
+        config.command_signatures = true;
+        let mut memory = Memory::new();
+        let device = Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
+        device
+            .query_adapter()
+            .expect("a signed answer of several blocks");
+        device.close().expect("orderly");
+        assert_nothing_held(&world, "signed");
+    }
 }
 
 /// The registers with the command queue's address may give back a former driver's for a while. That is no reset by

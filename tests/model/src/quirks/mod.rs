@@ -36,4 +36,7 @@ pub struct Quirks {
     pub any_turn: bool,
     /// QUERY_DCT calls each target active: no driver waits for another state in its answers.
     pub targets_look_active: bool,
+    /// The signature of an answer's entry is that of the entry without the ownership bit: what Linux's `verify_signature`
+    /// expects, which no driver runs. A card's log has it with the bit.
+    pub signs_what_lies_there: bool,
 }

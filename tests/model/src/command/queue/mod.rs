@@ -246,7 +246,7 @@ impl Device {
         self.stats.commands += 1;
         self.stats.commands_failed += 1;
         entry[0x3f] = delivery << 1;
-        sign(entry);
+        self.sign(entry);
         match io.write(self.entry_address(number) + 0x3c, &entry[0x3c..]) {
             Ok(()) => Outcome::Answered { event },
             Err(_) => Outcome::Later(Slot::Lost),
@@ -273,7 +273,7 @@ impl Device {
             status = delivery as u8;
         }
         entry[0x3f] = status << 1;
-        sign(entry);
+        self.sign(entry);
         let at = self.entry_address(number);
         let written = io
             .write(at + 0x20, &entry[0x20..0x30])
@@ -285,6 +285,14 @@ impl Device {
             self.command_event(io, number);
         }
         Slot::Idle
+    }
+
+    /// The entry's signature makes the exclusive-or of all its bytes 0xff, always filled in: with the ownership bit as it was
+    /// before the answer, as the log of a card shows it (`a_real_devices_signatures`).
+    fn sign(&self, entry: &mut [u8; ENTRY]) {
+        let owned = u8::from(!self.config.quirks.signs_what_lies_there);
+        entry[0x3d] = 0;
+        entry[0x3d] = !xor(entry) ^ owned;
     }
 
     fn command_event(&mut self, io: &mut Io<'_>, number: usize) {
@@ -367,12 +375,6 @@ fn answer(output: &mut [u8], reject: &Reject) {
         head[0] = *status;
         head[4..].copy_from_slice(&syndrome.to_be_bytes());
     }
-}
-
-/// The entry's signature makes the exclusive-or of all its bytes 0xff; always filled in.
-fn sign(entry: &mut [u8; ENTRY]) {
-    entry[0x3d] = 0;
-    entry[0x3d] = !xor(entry);
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
