@@ -134,7 +134,8 @@ pub mod select {
         ("initial_alpha_value", 1 << 15),
         ("rpg_gd", 1 << 16),
     ];
-    /// Of the notification point. The last bit stands for both fields of the notifications' priority.
+    /// Of the notification point. The last bit stands for both fields of the notifications' priority, which is in force with
+    /// a mode of 0.
     pub const NOTIFICATION: [(&str, u32); 4] = [
         ("min_time_between_cnps", 1 << 2),
         ("cnp_dscp", 1 << 3),

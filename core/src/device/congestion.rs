@@ -46,8 +46,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(Counters::new(point.descriptor(), parameters))
     }
 
-    /// Sets a parameter of a point (MODIFY_CONG_PARAMS). The bit for the priority of notifications stands for its mode too:
-    /// setting one reads the other, and writes it as it is.
+    /// Sets a parameter of a point (MODIFY_CONG_PARAMS). The priority of notifications is in force in mode 0 only: setting
+    /// `cnp_802p_prio` sets `cnp_prio_mode` to 0 as well, as Linux's and FreeBSD's drivers do.
     pub fn set_congestion(
         &self,
         point: CongestionPoint,
@@ -69,6 +69,12 @@ impl<P: Platform> Device<'_, P> {
         query.set_cong_protocol(point.number());
         let mut parameters = *self.execute(&query)?.congestion_parameters();
         set(&mut parameters, field.offset, field.width, value.into());
+        if name == "cnp_802p_prio" {
+            let mode = point.descriptor().fields.iter();
+            for mode in mode.filter(|field| field.name == "cnp_prio_mode") {
+                set(&mut parameters, mode.offset, mode.width, 0);
+            }
+        }
         let mut modify = ModifyCongParamsIn::new();
         modify.set_cong_protocol(point.number());
         *modify.field_select_mut() = select.to_be_bytes();

@@ -206,6 +206,16 @@ fn a_parameter_of_congestion_control_is_set_alone() {
             assert!(matches!(refused, Err(RegisterError::Argument { .. })));
         }
     }
+    // The priority of notifications counts in mode 0 only (`MLX5_IB_DBG_CC_NP_CNP_PRIO` of Linux's cong.c).
+    let notification = CongestionPoint::Notification;
+    device
+        .set_congestion(notification, "cnp_prio_mode", 1)
+        .expect("the mode");
+    device
+        .set_congestion(notification, "cnp_802p_prio", 5)
+        .expect("the priority");
+    // Mode and priority share the last byte.
+    assert_eq!(image(notification)[0x1b], 5);
     let refused = device.set_congestion(CongestionPoint::Reaction, "cnp_dscp", 1);
     assert!(matches!(refused, Err(RegisterError::Argument { .. })));
     for &point in CongestionPoint::ALL {
