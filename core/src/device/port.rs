@@ -291,8 +291,10 @@ fn ethernet_rate(ptys: &PtysReg) -> u32 {
         Some(5) => 40 * G,
         Some(7 | 8) => 50 * G,
         Some(9..=11) => 100 * G,
-        Some(12 | 13) => 200 * G,
-        Some(15 | 16) => 400 * G,
+        Some(12..=14) => 200 * G,
+        Some(15..=17) => 400 * G,
+        Some(19 | 20) => 800 * G,
+        Some(23) => 1600 * G,
         _ => 0,
     };
     legacy.max(extended)
@@ -316,6 +318,7 @@ fn infiniband_rate(ptys: &PtysReg) -> u32 {
         Some(5) => 25_000,
         Some(6) => 50_000,
         Some(7) => 100_000,
+        Some(8) => 200_000,
         _ => 0,
     };
     lanes * per_lane
@@ -347,5 +350,18 @@ mod tests {
         ptys.set_ib_link_width_oper(1 << 2)
             .set_ib_proto_oper(1 << 5);
         assert_eq!(infiniband_rate(&ptys), 100_000);
+    }
+
+    /// Bits of newer modes, from `enum mlx5e_ext_link_mode` and `enum ib_port_speed` of Linux.
+    #[test]
+    fn newer_modes_have_their_rates() {
+        let mut ptys = PtysReg::ZERO;
+        for (bit, gbps) in [(14, 200), (17, 400), (19, 800), (20, 800), (23, 1600)] {
+            ptys.set_ext_eth_proto_oper(1 << bit);
+            assert_eq!(ethernet_rate(&ptys), gbps * 1000);
+        }
+        const XDR: u16 = 1 << 8;
+        ptys.set_ib_link_width_oper(1 << 2).set_ib_proto_oper(XDR);
+        assert_eq!(infiniband_rate(&ptys), 800_000);
     }
 }
