@@ -8,6 +8,9 @@ pub const IBV_TRANSPORT_IB: c_int = 0;
 pub const IBV_LINK_LAYER_INFINIBAND: u8 = 1;
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 
+/// `flags` of `struct ibv_port_attr`.
+pub const IBV_QPF_GRH_REQUIRED: u8 = 1;
+
 pub const IBV_PORT_NOP: c_int = 0;
 pub const IBV_PORT_DOWN: c_int = 1;
 pub const IBV_PORT_INIT: c_int = 2;

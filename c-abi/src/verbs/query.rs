@@ -188,6 +188,11 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     };
     attr.sm_sl = port.sm_sl;
     attr.subnet_timeout = port.subnet_timeout;
+    attr.flags = if port.grh_required {
+        IBV_QPF_GRH_REQUIRED
+    } else {
+        0
+    };
     (attr.active_width, attr.active_speed) =
         width_and_speed(port.link_layer, port.rate_mbps / 1000);
     attr.link_layer = match port.link_layer {

@@ -120,6 +120,8 @@ pub struct PortAttr {
     pub subnet_timeout: u8,
     /// Capability mask (InfiniBand).
     pub cap_mask: u32,
+    /// Paths need a global route header (InfiniBand): a function that shares its LID with others is found by its GID only.
+    pub grh_required: bool,
     /// Link rate in megabits per second, if the firmware reports it; 0 otherwise.
     pub rate_mbps: u32,
     /// The port's Ethernet address (zero on InfiniBand).

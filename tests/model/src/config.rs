@@ -121,6 +121,9 @@ pub struct Config {
     pub first_uar: u32,
     /// The number of the first event queue.
     pub first_eqn: u32,
+    /// Other functions share the InfiniBand port's LID, as the virtual ones of some cards do: what comes is for this one if a
+    /// global header names its GID, and `grh_required` of its virtual port says so. Subnet management is the port's.
+    pub grh_required: bool,
     /// The headers of each packet that Ethernet send requests carry inline at least: `min_wqe_inline_mode` of the virtual
     /// port, which counts if `wqe_inline_mode` of the Ethernet capabilities is 1. 0 none, 1 the Ethernet header, 2 up to the
     /// IP header, 3 up to the TCP or UDP header.
@@ -208,6 +211,7 @@ impl Config {
             real_time: Duration::from_secs(1_700_000_000),
             first_uar: 0,
             first_eqn: 0,
+            grh_required: false,
             min_wqe_inline_mode: 0,
             module: Some(Module::copper_cable()),
             sensors: vec![Sensor::asic()],

@@ -32,6 +32,8 @@ use crate::sa::{SaError, check_path_fields};
 
 /// For answers to what came with a global header.
 const MOST_HOPS: u8 = 0xff;
+/// The GUID of subnet administration in each subnet (IBTA vol. 1, 4.1.1; `IB_SA_WELL_KNOWN_GUID` of Linux).
+const SA_GUID: u64 = 0x0200_0000_0000_0002;
 const PKEY_BASE: u16 = 0x7fff;
 const FULL_MEMBER: u16 = 0x8000;
 
@@ -277,8 +279,16 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
     /// Where subnet administration is.
     pub(crate) fn sa_address(&self) -> Address {
+        let subnet = u128::from_be_bytes(self.gid.0) & !u128::from(u64::MAX);
+        let there = Gid((subnet | u128::from(SA_GUID)).to_be_bytes());
         Address {
             local_gid: self.gid.0,
+            // The answer takes the header that the question has, and without one does not find a port that needs it.
+            remote_gid: if self.port.grh_required {
+                there.0
+            } else {
+                Gid::ZERO.0
+            },
             local_lid: self.port.lid,
             remote_lid: self.port.sm_lid,
             service_level: self.port.sm_sl,

@@ -103,7 +103,7 @@ impl<'s, 'd, P: Platform, R> Router<'s, 'd, P, R> {
         }
         AhAttr {
             // GIDs only on paths that need a global route header.
-            dgid: if address.hop_limit > 0 {
+            dgid: if address.hop_limit > 0 || self.port.grh_required {
                 attr.dgid
             } else {
                 Gid::ZERO

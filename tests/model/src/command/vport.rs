@@ -208,6 +208,7 @@ pub(super) fn query_hca(
         .hca_vport_context_mut()
         // Subnet management is not for virtual functions.
         .set_has_smi(!ethernet && !device.config.is_virtual())
+        .set_grh_required(!ethernet && device.config.grh_required)
         .set_port_physical_state(if up { 5 } else { 2 })
         .set_port_state(state)
         .set_vport_state(state)

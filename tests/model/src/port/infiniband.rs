@@ -85,6 +85,10 @@ impl Device {
                 _ => return false,
             }
         }
+        let named = destination == self.vport.gid(0) || destination[0] == 0xff;
+        if self.config.grh_required && qpn != SMI_QPN && !named {
+            return false;
+        }
         // A port without an identifier sends as the permissive one.
         let from = if from == 0 { PERMISSIVE_LID } else { from };
         self.sender = Some(LocalSource {

@@ -91,6 +91,26 @@ fn a_path_through_routers_has_a_header() {
     }
 }
 
+/// A function that shares its port's LID with others is found by its GID: all that it sends has a global header, questions to
+/// subnet administration too, so that the answers have one (`update_sm_ah` of Linux's sa_query.c, `rdma_check_ah_attr`).
+#[test]
+fn a_port_that_needs_headers_gets_them() {
+    let mut nodes = Nodes::with_cards(2, |mut card| {
+        card.grh_required = true;
+        card
+    });
+    assert!(nodes.cms[0].port().grh_required);
+    nodes.listener(1, PortSpace::Tcp);
+    let (ours, theirs) = nodes.connected();
+    nodes.say((0, ours), (1, theirs), b"by name");
+    nodes.say((1, theirs), (0, ours), &[7; 5000]);
+    for (node, id) in [(0, ours), (1, theirs)] {
+        let endpoint = nodes.cms[node].endpoint(id).unwrap();
+        let attr = endpoint.qp.query().unwrap().attr;
+        assert_eq!(attr.ah_attr.dgid, gid(1 - node));
+    }
+}
+
 /// The completion says the service level where RoCE says which network header came.
 #[test]
 fn requests_through_routers_get_lost_at_some_service_levels() {

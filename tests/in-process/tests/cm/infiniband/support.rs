@@ -89,7 +89,20 @@ impl Nodes {
         wrap: impl FnOnce(Box<dyn Link>) -> Box<dyn Link>,
         seeds: impl Fn(usize) -> u64,
     ) -> Self {
-        let (builder, subnet) = subnet_on(count, seed, wrap);
+        Self::of::<N>(count, subnet_on(count, seed, wrap, |card| card), seeds)
+    }
+
+    /// With cards that `change` makes of the usual ones.
+    pub fn with_cards(count: usize, change: impl Fn(Card) -> Card) -> Self {
+        let seeds = |node| node as u64 + 1;
+        Self::of::<8>(count, subnet_on(count, 1, |link| link, change), seeds)
+    }
+
+    fn of<const N: usize>(
+        count: usize,
+        (builder, subnet): (Builder, Subnet),
+        seeds: impl Fn(usize) -> u64,
+    ) -> Self {
         let world = builder.stepped();
         let mut cms: Vec<_> = (0..count)
             .map(|node| manager_with::<N>(&world, node, seeds(node)))
@@ -223,18 +236,19 @@ pub fn device(world: &World, node: usize) -> &'static Device<'static, ModelPlatf
 
 /// A world to be, its ports known to subnet administration.
 pub fn subnet(count: usize, seed: u64) -> (Builder, Subnet) {
-    subnet_on(count, seed, |link| link)
+    subnet_on(count, seed, |link| link, |card| card)
 }
 
 fn subnet_on(
     count: usize,
     seed: u64,
     wrap: impl FnOnce(Box<dyn Link>) -> Box<dyn Link>,
+    change: impl Fn(Card) -> Card,
 ) -> (Builder, Subnet) {
     let subnet = Subnet::default();
     let mut builder = Builder::with_link(wrap(subnet.link(count)), seed);
     for node in 0..count {
-        builder = builder.function(card(node));
+        builder = builder.function(change(card(node)));
         let port = Port {
             gid: gid(node).0,
             lid: lid(node),
