@@ -20,7 +20,7 @@ use crate::ethernet::raw_qp::RawQp;
 use crate::ethernet::rss::RssQp;
 use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
-use crate::process::failure::{Errno, Result, as_errno, as_pointer};
+use crate::process::failure::{Errno, Result, as_errno, as_pointer, lock};
 use crate::process::hca::{Hca, P};
 use crate::process::registry::take_out;
 use crate::verbs::context::{ContextObject, context};
@@ -111,6 +111,7 @@ fn object_of(hca: &'static Hca, qp: AnyQp, recipe: &Recipe) -> Box<QpObject> {
         control: Mutex::new(()),
         acks: Acks::default(),
         path: Mutex::default(),
+        groups: Mutex::default(),
     });
     // Its queues become known to those who post.
     let _ = object.with(|_| Ok(()));
@@ -444,7 +445,8 @@ pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
     as_errno(|| unsafe { attach(qp, gid, false) })
 }
 
-/// Lets a UD QP receive what is sent to a group, or no longer.
+/// Lets a UD QP receive what is sent to a group, or no longer. As the kernel does it (`ib_uverbs_attach_mcast`), attaching
+/// again is a success that the device does not hear of, and what is not attached is not detached.
 ///
 /// # Safety
 /// The QP was created here, and `gid` points to a GID.
@@ -452,9 +454,20 @@ pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) 
     // SAFETY: the caller promises that the QP was created here, and `gid` points to a GID.
     let (object, gid) = unsafe { (self::qp(qp)?, gid.as_ref().ok_or(Errno::EINVAL)?) };
     let gid = Gid(gid.raw);
-    object.with(|qp| match qp {
-        AnyQp::Ud(qp) if attach => Ok(qp.attach_mcast(gid)?),
-        AnyQp::Ud(qp) => Ok(qp.detach_mcast(gid)?),
+    let mut groups = lock(&object.groups);
+    let attached = groups.iter().position(|group| *group == gid);
+    object.with(|qp| match (qp, attach, attached) {
+        (AnyQp::Ud(_), true, Some(_)) => Ok(()),
+        (AnyQp::Ud(qp), true, None) => {
+            qp.attach_mcast(gid)?;
+            groups.push(gid);
+            Ok(())
+        }
+        (AnyQp::Ud(qp), false, Some(at)) => {
+            qp.detach_mcast(gid)?;
+            groups.swap_remove(at);
+            Ok(())
+        }
         _ => Err(Errno::EINVAL),
     })
 }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
-    AhAttr, ModifyError, Qp, QpAttr, QpAttrMask, QpState, Qpn, Rc, RecvQueue, Tirn, Uc, Ud,
+    AhAttr, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpState, Qpn, Rc, RecvQueue, Tirn, Uc, Ud,
     XrcRecv, XrcSend,
 };
 
@@ -144,6 +144,8 @@ pub(crate) struct QpObject {
     pub(crate) acks: Acks,
     /// The path that was set last: of one inside the device the device itself knows nothing.
     pub(crate) path: Mutex<AhAttr>,
+    /// The groups that it is attached to.
+    pub(crate) groups: Mutex<Vec<Gid>>,
 }
 
 impl QpObject {
