@@ -179,8 +179,9 @@ pub unsafe trait Platform {
     /// [`write_be64`](Self::write_be64) (x86-64: `sfence`; aarch64: `dmb oshst`); each word is one aligned 64-bit store, or
     /// part of a larger aligned one, the lowest address first; everything is on its way to the device when the call
     /// returns, so that nothing that is written later arrives before it or is combined with it (x86-64: `sfence`; aarch64:
-    /// `dsb st`). A burst may arrive in pieces all the same: the device then fetches the WQE. What lies outside the BAR is
-    /// ignored.
+    /// `dsb st`). A burst may arrive in pieces all the same: the device then fetches the WQE. So it may with eight stores on
+    /// some aarch64 cores, for which Linux and rdma-core store the 64 bytes by one instruction (`st1` or `st4` of four vector
+    /// registers). What lies outside the BAR is ignored.
     ///
     /// The driver never has two calls for the same 64 bytes under way at once, but for single words.
     fn write_combining(&self, offset: usize, words: &[u64]) {
