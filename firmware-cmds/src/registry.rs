@@ -212,6 +212,7 @@ pub const STRUCTURES: &[&Descriptor] = &[
     crate::register::DtorReg::DESCRIPTOR,
     crate::register::McamReg::DESCRIPTOR,
     crate::register::MciaReg::DESCRIPTOR,
+    crate::register::MfrlReg::DESCRIPTOR,
     crate::register::MpcntReg::DESCRIPTOR,
     crate::register::MtcapReg::DESCRIPTOR,
     crate::register::MtmpReg::DESCRIPTOR,
@@ -368,9 +369,9 @@ pub const fn capability(group: CapabilityGroup) -> Option<&'static Descriptor> {
 #[must_use]
 pub const fn register(register: RegisterId) -> Option<&'static Descriptor> {
     use crate::register::{
-        DtorReg, McamReg, MciaReg, MpcntReg, MtcapReg, MtmpReg, PaosReg, PcamReg, PfccReg, PmlpReg,
-        PmtuReg, PpcntReg, PplmReg, PtysReg, PvlcReg, QcamReg, QetcReg, QpdpmReg, QptsReg, QtctReg,
-        RegisterHostEndianness,
+        DtorReg, McamReg, MciaReg, MfrlReg, MpcntReg, MtcapReg, MtmpReg, PaosReg, PcamReg, PfccReg,
+        PmlpReg, PmtuReg, PpcntReg, PplmReg, PtysReg, PvlcReg, QcamReg, QetcReg, QpdpmReg, QptsReg,
+        QtctReg, RegisterHostEndianness,
     };
     match register {
         RegisterId::HostEndianness => Some(RegisterHostEndianness::DESCRIPTOR),
@@ -382,6 +383,7 @@ pub const fn register(register: RegisterId) -> Option<&'static Descriptor> {
         RegisterId::Dtor => Some(DtorReg::DESCRIPTOR),
         RegisterId::Mcam => Some(McamReg::DESCRIPTOR),
         RegisterId::Mcia => Some(MciaReg::DESCRIPTOR),
+        RegisterId::Mfrl => Some(MfrlReg::DESCRIPTOR),
         RegisterId::Mpcnt => Some(MpcntReg::DESCRIPTOR),
         RegisterId::Mtcap => Some(MtcapReg::DESCRIPTOR),
         RegisterId::Mtmp => Some(MtmpReg::DESCRIPTOR),

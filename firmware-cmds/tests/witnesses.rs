@@ -156,6 +156,11 @@ const MSTFLINT: &[(&str, &str, &str)] = &[
         "",
         "0x94 bytes for 0x90, which Linux sends to every card: the second half of a password follows the data",
     ),
+    (
+        "mfrl_reg",
+        "pci_sync_for_fw_update_start",
+        "two bits there, of which the upper one is for tools",
+    ),
     ("pplm_reg", "port_profile_mode", "reserved there"),
     ("pplm_reg", "static_port_profile", "reserved there"),
     ("pplm_reg", "active_port_profile", "reserved there"),

@@ -54,6 +54,7 @@ use crate::firmware::control::{Control, MAX_EQS};
 use crate::firmware::eq::{self, EventQueue};
 use crate::firmware::health::{self, read_health};
 use crate::firmware::pages::{PageSupply, SupplyError};
+use crate::firmware::sync_reset::ResetAnswer;
 use crate::memory::blue_flame::BlueFlame;
 use crate::platform::Platform;
 use crate::types::config::Config;
@@ -348,6 +349,9 @@ impl<'s, P: Platform> Device<'s, P> {
             let reachable = wanted.min(max.log_max_qp()).max(caps.log_max_qp());
             caps.set_log_max_qp(reachable);
             caps.set_dct(caps.dct() || max.dct());
+            // The firmware asks this driver before it is reset by others, too.
+            let asks = max.pci_sync_for_fw_update_event();
+            caps.set_pci_sync_for_fw_update_event(caps.pci_sync_for_fw_update_event() || asks);
         }
         // Doorbell pages of 4 KiB, with every page size of the host.
         let checksum = if verify {
@@ -686,7 +690,9 @@ fn start_queue<P: Platform>(
                 SetUpError::Memory(error) => OpenFailure::Memory(error),
             },
         })?;
-    let control = Control::new(platform, queue, PageSupply::new(storage.page_chunks));
+    let pages = PageSupply::new(storage.page_chunks);
+    let reset_answer = ResetAnswer::new(config.allow_firmware_reset);
+    let control = Control::new(platform, queue, pages, reset_answer);
     *storage.device.control.lock() = Some(control);
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::firmware::eq::EventQueue;
 use crate::firmware::health::{Health, read_health};
 use crate::firmware::pages::PageSupply;
 use crate::firmware::recorder::RecordKind;
+use crate::firmware::sync_reset::ResetAnswer;
 use crate::memory::dma::DmaMemory;
 use crate::memory::tables::Tables;
 use crate::platform::{Mapping, Platform};
@@ -41,6 +42,7 @@ pub(crate) struct Control {
     pub(crate) queue: CommandQueue,
     pub(crate) pages: PageSupply,
     pub(crate) eqs: heapless::Vec<EventQueue, MAX_EQS>,
+    reset_answer: ResetAnswer,
     events: heapless::Deque<AsyncEvent, MAX_EVENTS>,
     /// Asynchronous events that did not fit.
     dropped_events: u64,
@@ -69,12 +71,18 @@ pub(crate) struct Control {
 const ALL_WOKEN: usize = usize::MAX;
 
 impl Control {
-    pub(crate) fn new<P: Platform>(platform: &P, queue: CommandQueue, pages: PageSupply) -> Self {
+    pub(crate) fn new<P: Platform>(
+        platform: &P,
+        queue: CommandQueue,
+        pages: PageSupply,
+        reset_answer: ResetAnswer,
+    ) -> Self {
         Self {
             health: Health::new(platform, queue.address()),
             queue,
             pages,
             eqs: heapless::Vec::new(),
+            reset_answer,
             events: heapless::Deque::new(),
             dropped_events: 0,
             unknown_events: 0,
@@ -100,6 +108,7 @@ impl Control {
             queue,
             pages,
             eqs,
+            reset_answer,
             events,
             dropped_events,
             unknown_events,
@@ -108,6 +117,7 @@ impl Control {
         } = self;
         let mut dispatch = Dispatch {
             pages,
+            reset_answer,
             events,
             dropped: dropped_events,
             unknown: unknown_events,
@@ -118,6 +128,7 @@ impl Control {
         }
         let mut recorded = queue.recorded(cx.recorder);
         pages.step(cx.platform, cx.chunks, &mut recorded);
+        reset_answer.step(cx.platform, &mut recorded);
         let due = self.health.next();
         let health = self.health.check(cx);
         if self.health.next() != due {
@@ -294,6 +305,7 @@ impl Control {
 /// Where events go.
 struct Dispatch<'a> {
     pages: &'a mut PageSupply,
+    reset_answer: &'a mut ResetAnswer,
     events: &'a mut heapless::Deque<AsyncEvent, MAX_EVENTS>,
     dropped: &'a mut u64,
     unknown: &'a mut u64,
@@ -344,6 +356,7 @@ impl Dispatch<'_> {
             Event::Queue { what, queue } => self.queue_event(tables, what, queue),
             Event::SyncReset { state } => {
                 log::warn!("a reset of the firmware by others: {state:?}");
+                self.reset_answer.event(state);
                 self.push(AsyncEvent::FirmwareReset { state });
             }
             // The health registers show what it was, and whether it was fatal.

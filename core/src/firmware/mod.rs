@@ -9,3 +9,4 @@ pub(crate) mod mailbox;
 pub mod page_chunk;
 pub(crate) mod pages;
 pub mod recorder;
+pub(crate) mod sync_reset;

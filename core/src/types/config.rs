@@ -37,6 +37,11 @@ pub struct Config {
     /// Negotiate signatures on command mailboxes in both directions, if the firmware can, and verify them. Costs one
     /// command more at bring-up.
     pub command_signatures: bool,
+    /// Agree to a reset of the firmware that another host of the card or a tool asks for, as for an update (`mlxfwreset`,
+    /// `devlink dev reload`): `enable_remote_dev_reset` of Linux's driver. By default it is refused, as Linux's driver refuses
+    /// it where it could not carry out its own part: it resets the PCI link of its host and loads again. A program
+    /// that sets this does both, after [`AsyncEvent::FirmwareReset`](crate::AsyncEvent::FirmwareReset).
+    pub allow_firmware_reset: bool,
     /// Sent to the firmware if it has the command (at most 63 bytes of ASCII); shown by vendor tools.
     pub driver_version: &'static str,
 }
@@ -53,6 +58,7 @@ impl Config {
         completion_event_queues: 0,
         interrupts: false,
         command_signatures: false,
+        allow_firmware_reset: false,
         driver_version: concat!("bareverbs,core,", env!("CARGO_PKG_VERSION")),
     };
 }

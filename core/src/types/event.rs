@@ -51,8 +51,10 @@ pub enum AsyncEvent {
         sensor: u8,
     },
     /// Another host of the card, or a tool (`mlxfwreset`, `devlink dev reload`), resets the firmware, as for an update. The
-    /// driver neither agrees nor objects, so that the firmware waits for it until its own time for that is over. Closing the
-    /// device lets the reset happen. When it happens without that, the device has [failed](Self::DeviceFatal).
+    /// driver has refused, or agreed if [`Config::allow_firmware_reset`](crate::Config::allow_firmware_reset) is set. After it
+    /// has agreed, [`SyncReset::Now`] and [`SyncReset::Unload`] ask the application to close the device, to have the function
+    /// reset, its PCI link included, and to open it again. If the firmware is reset without that, the device has
+    /// [failed](Self::DeviceFatal).
     FirmwareReset {
         /// The state of the reset.
         state: SyncReset,

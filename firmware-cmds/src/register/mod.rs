@@ -112,6 +112,19 @@ layout! {
     }
 }
 
+layout! {
+    /// Reset of the firmware: what was asked for, what has become of it, and the answer of a function that was asked.
+    pub struct MfrlReg: "mfrl_reg", 0x8 {
+        flag pci_sync_for_fw_update_start, set_pci_sync_for_fw_update_start @ 0x04 [29];
+        bits pci_sync_for_fw_update_resp, set_pci_sync_for_fw_update_resp: u8 @ 0x04 [28:27];
+        bits rst_type_sel, set_rst_type_sel: u8 @ 0x04 [26:24];
+        bits pci_reset_req_method, set_pci_reset_req_method: u8 @ 0x04 [23:21];
+        bits reset_state, set_reset_state: u8 @ 0x04 [19:16];
+        bits reset_type, set_reset_type: u8 @ 0x04 [15:8];
+        bits reset_level, set_reset_level: u8 @ 0x04 [7:0];
+    }
+}
+
 commands! {
     input AccessRegisterIn of AccessRegister: "access_register_in", 0x10 {
         bits register_id, set_register_id: u16 @ 0x08 [15:0];

@@ -390,7 +390,7 @@ values! {
         Mtmp = 0x900a, "MTMP";
         /// The memory of a cable or module: [`crate::register::MciaReg`].
         Mcia = 0x9014, "MCIA";
-        /// Firmware reset level.
+        /// Reset of the firmware: [`crate::register::MfrlReg`].
         Mfrl = 0x9028, "MFRL";
         /// Counters of the PCI Express link: [`crate::register::MpcntReg`].
         Mpcnt = 0x9051, "MPCNT";
@@ -398,6 +398,32 @@ values! {
         Mcam = 0x907f, "MCAM";
         /// Timeouts of the device: [`crate::register::DtorReg`].
         Dtor = 0xc00e, "DTOR";
+    }
+
+    /// The answer of a function to a request for a reset, in [`crate::register::MfrlReg`].
+    ResetResponse: u8 {
+        /// No answer.
+        Nothing = 0, "NONE";
+        /// The function agrees.
+        Acknowledge = 1, "ACK";
+        /// The function refuses.
+        Refuse = 2, "NACK";
+    }
+
+    /// The state of a reset of the firmware, in [`crate::register::MfrlReg`].
+    ResetState: u8 {
+        /// There is none.
+        Idle = 0, "IDLE";
+        /// All functions are asked.
+        InNegotiation = 1, "IN_NEGOTIATION";
+        /// All have agreed.
+        InProgress = 2, "RESET_IN_PROGRESS";
+        /// A function did not answer.
+        NegotiationTimeout = 3, "NEG_TIMEOUT";
+        /// A function refused.
+        Refused = 4, "NACK";
+        /// A driver did not let go.
+        UnloadTimeout = 5, "UNLOAD_TIMEOUT";
     }
 
     /// ACCESS_REG `op_mod`.

@@ -4,6 +4,7 @@ use crate::bus::front::Front;
 use crate::bus::io::Io;
 use crate::caps::Caps;
 use crate::command::slots::CommandQueue;
+use crate::command::sync_reset::SyncResets;
 use crate::config::Config;
 use crate::counters::{CounterSet, Stats};
 use crate::ethernet::{Looped, Queues};
@@ -148,6 +149,7 @@ pub(crate) struct Device {
     pub(crate) scratch: Option<Scratch>,
     /// The port may send nothing for the moment.
     pub(crate) paused: bool,
+    pub(crate) sync_reset: SyncResets,
     pub(crate) node_description: [u8; 64],
     pub(crate) read_ahead: ReadAhead,
     /// The bytes that go into the next completion of a queue pair.
@@ -211,6 +213,7 @@ impl Device {
             spare_frames: Vec::new(),
             scratch: Some(Scratch::default()),
             paused: false,
+            sync_reset: SyncResets::default(),
             node_description: [0; 64],
             read_ahead: ReadAhead::default(),
             for_cqe: Vec::new(),
@@ -232,6 +235,7 @@ impl Device {
         self.faults = old.faults;
         self.replay = old.replay;
         self.paused = old.paused;
+        self.sync_reset.answers = old.sync_reset.answers;
         self.vport.link_up = old.vport.link_up;
         self.vport.settings = old.vport.settings;
         // A subnet manager configures the card's port, independent of its driver.

@@ -17,6 +17,7 @@ use crate::port::settings::Settings;
 use crate::replay::{Recording, Replay};
 use bareverbs_firmware_cmds::event::{Event, SyncReset};
 use bareverbs_firmware_cmds::health::HealthBuffer;
+use bareverbs_firmware_cmds::values::ResetResponse;
 use core::time::Duration;
 
 /// A ConnectX-5-like physical function.
@@ -314,15 +315,24 @@ impl Model {
         });
     }
 
-    /// Reports the state of a firmware reset that others ask for to the driver, if the card has such events.
+    /// Reports the state of a firmware reset that others ask for to the driver, if the card has such events, and the driver has
+    /// set the capability that asks for them (`handle_hca_cap` does).
     pub fn announce_reset(&mut self, host: &mut dyn Host, state: SyncReset) {
         let event = Event::SyncReset { state }.to_eqe();
         self.with_io(host, |device, io| {
             let (kind, sub_type) = (event.event_type(), event.event_sub_type());
-            if device.caps.general.general_notification_event() {
+            let general = &device.caps.general;
+            if general.general_notification_event() && general.pci_sync_for_fw_update_event() {
+                device.sync_reset.announce(state);
                 device.event(io, kind, sub_type, event.event_data());
             }
         });
+    }
+
+    /// The driver's answers to requests for a reset of the firmware, since the model is there.
+    #[must_use]
+    pub fn reset_answers(&self) -> &[ResetResponse] {
+        &self.device.sync_reset.answers
     }
 
     /// The peer of the port, a switch for example, takes nothing for the moment: what is posted waits, requests and responses

@@ -5,11 +5,13 @@ use std::time::Duration;
 use bareverbs_core::error::CommandFailure;
 use bareverbs_core::event::SyncReset;
 use bareverbs_core::firmware_cmds::domain::AllocPdIn;
+use bareverbs_core::firmware_cmds::values::ResetResponse;
 use bareverbs_core::{
     AsyncEvent, CloseFailure, Device, DeviceError, HealthBuffer, Platform, TailIn,
 };
 use bareverbs_in_process::{ModelPlatform, World};
 use connectx_model::Config as Card;
+use connectx_model::Status;
 use connectx_model::fault::{CommandFault, CommandRule};
 
 use crate::support::{Memory, alloc_pd, assert_nothing_held, dealloc_pd, quick, world};
@@ -213,16 +215,22 @@ fn an_event_queue_that_overruns_is_a_fatal_error() {
     assert_eq!(world.accounting(0).allocated, 0);
 }
 
-/// `fw_reset.c`, `mlx5_sync_reset_events_handle`: the states of a reset that others ask for. Linux agrees to it (or objects),
-/// unloads, and loads again; here the application is told, and what it does is its own.
+/// A card whose functions are asked before the firmware is reset, or are not.
+fn asked_about_resets(offered: bool) -> Card {
+    let mut card = Card::new(1);
+    for caps in [&mut card.general, &mut card.general_max] {
+        caps.set_general_notification_event(offered);
+    }
+    card.general_max.set_pci_sync_for_fw_update_event(offered);
+    card
+}
+
+/// `fw_reset.c`, `mlx5_sync_reset_events_handle`: the states of a reset that others ask for. Linux's driver agrees to it (or
+/// objects), unloads, and loads again; here the application is told, and what it does is its own.
 #[test]
 fn a_reset_of_the_firmware_by_others_is_reported() {
     for offered in [true, false] {
-        let mut card = Card::new(1);
-        for caps in [&mut card.general, &mut card.general_max] {
-            caps.set_general_notification_event(offered);
-        }
-        let world = world(card);
+        let world = world(asked_about_resets(offered));
         let mut memory = Memory::new();
         let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
         let states = [
@@ -240,6 +248,65 @@ fn a_reset_of_the_firmware_by_others_is_reported() {
         assert_eq!(device.lost_and_unknown_events(), (0, 0));
         device.close().expect("in time");
         assert_nothing_held(&world, "after close");
+    }
+}
+
+/// Polls until the firmware has taken what the driver answered.
+fn answers(world: &World, device: &Device<'_, ModelPlatform>) -> Vec<ResetResponse> {
+    for _ in 0..10 {
+        device.poll().expect("well");
+        world.advance(Duration::from_millis(1));
+    }
+    world.with_model(0, |model| model.reset_answers().to_vec())
+}
+
+/// `mlx5_sync_reset_request_event`: the answer goes to MFRL, once for each request. "Reset Nack Sent" unless
+/// `enable_remote_dev_reset` allows it, and unless the driver can carry out its part, which this one cannot by itself.
+#[test]
+fn a_request_for_a_reset_is_refused_unless_it_is_allowed() {
+    for (allowed, response) in [
+        (false, ResetResponse::Refuse),
+        (true, ResetResponse::Acknowledge),
+    ] {
+        let world = world(asked_about_resets(true));
+        let mut memory = Memory::new();
+        let mut config = quick();
+        config.allow_firmware_reset = allowed;
+        let device = Device::open(world.platform(0), config, memory.storage()).expect("bring-up");
+        assert_eq!(answers(&world, &device), []);
+        world.announce_reset(0, SyncReset::Requested);
+        assert_eq!(answers(&world, &device), [response]);
+        world.announce_reset(0, SyncReset::Aborted);
+        world.announce_reset(0, SyncReset::Requested);
+        assert_eq!(answers(&world, &device), [response; 2]);
+        device.close().expect("in time");
+        assert_nothing_held(&world, "after close");
+        assert_eq!(world.take_faults(0), []);
+    }
+}
+
+/// A firmware that refuses the answer, or never takes it, is no reason to end the device: "PCI Sync FW Update Reset Nack
+/// Failed".
+#[test]
+fn an_answer_to_a_reset_that_fails_changes_nothing() {
+    let access_reg = 0x805;
+    let refusal = CommandFault::Fail {
+        status: Status::BadParam,
+        syndrome: 0x55,
+    };
+    for fault in [refusal, CommandFault::Drop] {
+        let world = world(asked_about_resets(true));
+        let mut memory = Memory::new();
+        let device = Device::open(world.platform(0), quick(), memory.storage()).expect("bring-up");
+        strike(&world, CommandRule::next(access_reg, fault));
+        world.announce_reset(0, SyncReset::Requested);
+        assert_eq!(answers(&world, &device), []);
+        world.advance(2 * quick().command_timeout);
+        device.poll().expect("well");
+        world.announce_reset(0, SyncReset::Requested);
+        assert_eq!(answers(&world, &device), [ResetResponse::Refuse]);
+        let _ = device.close();
+        assert_eq!(world.accounting(0).allocated, 0);
     }
 }
 

@@ -37,6 +37,7 @@ mod settings;
 pub(crate) mod slots;
 mod sq;
 mod srq;
+pub(crate) mod sync_reset;
 mod tir;
 mod tis;
 mod transition;

@@ -1,6 +1,6 @@
 //! ACCESS_REG: the registers that drivers touch.
 
-use super::{Call, Result, settings};
+use super::{Call, Result, settings, sync_reset};
 use crate::bus::io::Io;
 use crate::device::Device;
 use crate::port::settings::IB_SPEEDS;
@@ -139,6 +139,7 @@ pub(super) fn read_or_write(
         (RegisterId::Pplm, _) => settings::pplm(device, tail, out, write),
         (RegisterId::Mtcap, false) => settings::mtcap(device, tail, out),
         (RegisterId::Mtmp, _) => settings::mtmp(device, tail, out, write),
+        (RegisterId::Mfrl, _) => sync_reset::access(device, tail, out, write),
         (RegisterId::Mpcnt, false) => settings::mpcnt(tail, out),
         (RegisterId::Pfcc, _) => settings::pfcc(device, tail, out, write),
         (RegisterId::Ppcnt, false) => ppcnt(device, tail, out),

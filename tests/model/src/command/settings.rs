@@ -41,7 +41,9 @@ impl Device {
             RegisterId::Pplm => {
                 caps.pcam_reg() && physical && self.config.port_type == PortType::Ethernet
             }
-            RegisterId::Mtcap | RegisterId::Mtmp | RegisterId::Mpcnt => caps.mcam_reg() && physical,
+            RegisterId::Mtcap | RegisterId::Mtmp | RegisterId::Mfrl | RegisterId::Mpcnt => {
+                caps.mcam_reg() && physical
+            }
             _ => true,
         }
     }
@@ -96,6 +98,7 @@ pub(super) fn mcam(device: &Device, tail: &[u8], out: &mut [u8]) -> Result {
             RegisterId::Mtcap,
             RegisterId::Mtmp,
             RegisterId::Mcia,
+            RegisterId::Mfrl,
             RegisterId::Mpcnt,
             RegisterId::Mcam,
         ];

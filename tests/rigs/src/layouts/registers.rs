@@ -31,6 +31,7 @@ const NODES: &[(&str, &str)] = &[
     ("qpts_reg", "qpts_ext"),
     ("qtct_reg", "qtct_ext"),
     ("mcia_reg", "mcia_ext"),
+    ("mfrl_reg", "mfrl_reg_ext"),
     ("mtcap_reg", "mtcap_ext"),
     ("mtmp_reg", "mtmp_ext"),
     ("register_host_endianness", "register_host_endianness_ext"),
