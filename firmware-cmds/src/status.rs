@@ -7,7 +7,7 @@
 use crate::numbered::numbered;
 use core::fmt;
 
-/// Linux error numbers, as far as [`Status::errno`] uses them.
+/// Linux error numbers, as far as commands end with them.
 pub mod errno {
     /// Input/output error.
     pub const EIO: i32 = 5;
@@ -15,10 +15,18 @@ pub mod errno {
     pub const EAGAIN: i32 = 11;
     /// Out of memory.
     pub const ENOMEM: i32 = 12;
+    /// Bad address.
+    pub const EFAULT: i32 = 14;
     /// Device or resource busy.
     pub const EBUSY: i32 = 16;
     /// Invalid argument.
     pub const EINVAL: i32 = 22;
+    /// No message of the desired type.
+    pub const ENOMSG: i32 = 42;
+    /// Invalid request descriptor.
+    pub const EBADR: i32 = 53;
+    /// Timed out.
+    pub const ETIMEDOUT: i32 = 110;
 }
 
 numbered! {
@@ -38,6 +46,8 @@ numbered! {
         BadResource = 0x05, "BAD_RES";
         /// The object is in use by others.
         ResourceBusy = 0x06, "RES_BUSY";
+        /// The answer is not there yet.
+        NotReady = 0x07, "NOT_READY";
         /// A limit of the device would be exceeded.
         LimitExceeded = 0x08, "LIM_ERR";
         /// The object is not in a state in which this command is possible.
@@ -90,7 +100,7 @@ impl Status {
             | Self::BadSizeOutstandingCqes => errno::EINVAL,
             Self::ResourceBusy => errno::EBUSY,
             Self::LimitExceeded => errno::ENOMEM,
-            Self::NoResources => errno::EAGAIN,
+            Self::NotReady | Self::NoResources => errno::EAGAIN,
             Self::InternalError
             | Self::BadSystemState
             | Self::BadInputLength
@@ -110,6 +120,7 @@ impl Status {
             Self::BadSystemState => "the device is not in a state for this command",
             Self::BadResource => "no such object, or no more of them to be had",
             Self::ResourceBusy => "the object is in use",
+            Self::NotReady => "not ready yet",
             Self::LimitExceeded => "a limit would be exceeded",
             Self::BadResourceState => "the object is not in a state for this command",
             Self::BadIndex => "index out of range",
@@ -174,6 +185,22 @@ numbered! {
 }
 
 impl DeliveryStatus {
+    /// The error number that Linux makes of it; 0 for [`DeliveryStatus::Ok`].
+    #[must_use]
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::Ok => 0,
+            Self::Signature | Self::Token => errno::EBADR,
+            Self::BadBlockNumber | Self::BadOutputPointer | Self::BadInputPointer => errno::EFAULT,
+            Self::Firmware => errno::EIO,
+            Self::InputLength
+            | Self::OutputLength
+            | Self::ReservedNotZero
+            | Self::BadCommandType => errno::ENOMSG,
+            Self::Unknown(_) => errno::EINVAL,
+        }
+    }
+
     /// `true` if there is an answer to look at.
     #[must_use]
     pub const fn is_ok(self) -> bool {
@@ -224,7 +251,7 @@ mod tests {
             assert_eq!(Status::from_number(number).number(), number);
             assert_eq!(DeliveryStatus::from_number(number).number(), number);
         }
-        assert_eq!(Status::ALL.len(), 16);
+        assert_eq!(Status::ALL.len(), 17);
         assert_eq!(DeliveryStatus::ALL.len(), 11);
     }
 
@@ -238,6 +265,7 @@ mod tests {
             (0x04, 5),
             (0x05, 22),
             (0x06, 16),
+            (0x07, 11),
             (0x08, 12),
             (0x09, 22),
             (0x0a, 22),
@@ -255,6 +283,16 @@ mod tests {
                 errno,
                 "status {number:#x}"
             );
+        }
+    }
+
+    /// `deliv_status_to_err` of Linux's `cmd.c`.
+    #[test]
+    fn errno_of_the_delivery_is_the_one_of_linux() {
+        let expected = [0, 53, 53, 14, 14, 14, 5, 42, 42, 42];
+        for (number, errno) in (0..).zip(expected).chain([(0x10, 42), (0x77, 22)]) {
+            let found = DeliveryStatus::from_number(number).errno();
+            assert_eq!(found, errno, "delivery status {number:#x}");
         }
     }
 

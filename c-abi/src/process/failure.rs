@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bareverbs_node::cm::rdma::RdmaError;
-use bareverbs_node::verbs::firmware_cmds::status::Status;
 use bareverbs_node::verbs::{
     AhError, BadWr, CommandError, CqError, CreateQpError, DestroyQpError, DeviceError, GidError,
     ModifyError, MrError, PostError, SrqError,
@@ -56,10 +55,25 @@ impl From<io::Error> for Errno {
 impl From<RdmaError> for Errno {
     fn from(error: RdmaError) -> Self {
         log::debug!("{error}");
-        Self(match error.errno() {
+        let errno = command(error).map_or(error.errno(), |command| command.errno());
+        Self(match errno {
             0 => libc::EIO,
             errno => errno.saturating_abs(),
         })
+    }
+}
+
+/// The firmware's command that failed, whose errno is that of Linux's driver.
+fn command(error: RdmaError) -> Option<CommandError> {
+    match error {
+        RdmaError::Command(command)
+        | RdmaError::Cq(CqError::Command(command))
+        | RdmaError::CreateQp(CreateQpError::Command(command))
+        | RdmaError::Gid(GidError::Command(command))
+        | RdmaError::ModifyQp(ModifyError::Command(command))
+        | RdmaError::Mr(MrError::Command(command))
+        | RdmaError::Srq(SrqError::Command(command)) => Some(command),
+        _ => None,
     }
 }
 
@@ -74,35 +88,17 @@ macro_rules! as_the_connection_manager {
     )*};
 }
 
-as_the_connection_manager!(BadWr, DeviceError, GidError, PostError);
-
-impl From<CommandError> for Errno {
-    /// The firmware says whether it has no more of something, which programs want to know.
-    fn from(error: CommandError) -> Self {
-        let none_left = [Status::NoResources, Status::LimitExceeded];
-        if none_left.iter().any(|status| error.is_status(*status)) {
-            log::debug!("{error}");
-            return Self::ENOMEM;
-        }
-        RdmaError::from(error).into()
-    }
-}
-
-/// The errno of the firmware for its refusals, and that of the connection manager for all else.
-macro_rules! as_the_firmware {
-    ($($error:ident),* $(,)?) => {$(
-        impl From<$error> for Errno {
-            fn from(error: $error) -> Self {
-                match error {
-                    $error::Command(error) => error.into(),
-                    error => RdmaError::from(error).into(),
-                }
-            }
-        }
-    )*};
-}
-
-as_the_firmware!(CqError, CreateQpError, MrError, SrqError);
+as_the_connection_manager!(
+    BadWr,
+    CommandError,
+    CqError,
+    CreateQpError,
+    DeviceError,
+    GidError,
+    MrError,
+    PostError,
+    SrqError,
+);
 
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
@@ -222,6 +218,7 @@ mod tests {
     use super::*;
     use bareverbs_node::verbs::CommandFailure;
     use bareverbs_node::verbs::firmware_cmds::opcode::Opcode;
+    use bareverbs_node::verbs::firmware_cmds::status::Status;
 
     #[test]
     fn a_panic_is_an_error_of_the_call() {
@@ -244,26 +241,53 @@ mod tests {
         assert_eq!(*lock(&mutex), 2);
     }
 
+    /// `cmd_status_to_err` of Linux's `mlx5/core/cmd.c`, whose errno the kernel's call ends with.
+    #[test]
+    fn what_the_firmware_refuses_has_the_errno_of_linux() {
+        let table = [
+            (0x01, Errno::EIO),
+            (0x02, Errno::EINVAL),
+            (0x03, Errno::EINVAL),
+            (0x04, Errno::EIO),
+            (0x05, Errno::EINVAL),
+            (0x06, Errno::EBUSY),
+            (0x07, Errno(libc::EAGAIN)),
+            (0x08, Errno::ENOMEM),
+            (0x09, Errno::EINVAL),
+            (0x0a, Errno::EINVAL),
+            (0x0f, Errno(libc::EAGAIN)),
+            (0x10, Errno::EINVAL),
+            (0x30, Errno::EINVAL),
+            (0x40, Errno::EINVAL),
+            (0x50, Errno::EIO),
+            (0x51, Errno::EIO),
+            (0x77, Errno::EIO),
+        ];
+        for (number, errno) in table {
+            let refused = CommandError {
+                opcode: Opcode::AllocPd,
+                op_mod: 0,
+                failure: CommandFailure::Status {
+                    status: Status::from_number(number),
+                    syndrome: 0,
+                },
+            };
+            let found: [Errno; 7] = [
+                refused.into(),
+                CqError::Command(refused).into(),
+                CreateQpError::Command(refused).into(),
+                DestroyQpError::Command(refused).into(),
+                ModifyError::Command(refused).into(),
+                MrError::Command(refused).into(),
+                SrqError::Command(refused).into(),
+            ];
+            assert_eq!(found, [errno; 7], "status {number:#x}");
+        }
+    }
+
     #[test]
     fn errors_have_the_errno_of_libibverbs() {
-        let refused = |status| CommandError {
-            opcode: Opcode::AllocPd,
-            op_mod: 0,
-            failure: CommandFailure::Status {
-                status,
-                syndrome: 0,
-            },
-        };
-        let cases: [(Errno, Errno); 7] = [
-            (refused(Status::NoResources).into(), Errno::ENOMEM),
-            (
-                MrError::Command(refused(Status::LimitExceeded)).into(),
-                Errno::ENOMEM,
-            ),
-            (
-                CqError::Command(refused(Status::InternalError)).into(),
-                Errno::EIO,
-            ),
+        let cases: [(Errno, Errno); 4] = [
             (PostError::QueueFull { limit: 1 }.into(), Errno::ENOMEM),
             (PostError::WrongState.into(), Errno::EINVAL),
             (CqError::Busy { users: 1 }.into(), Errno::EBUSY),

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use bareverbs_firmware_cmds::health::HealthSyndrome;
 use bareverbs_firmware_cmds::opcode::Opcode;
+use bareverbs_firmware_cmds::status::errno;
 pub use bareverbs_firmware_cmds::status::{DeliveryStatus, Status};
 
 use crate::platform::DmaError;
@@ -196,6 +197,22 @@ impl CommandError {
     #[must_use]
     pub fn is_status(&self, expected: Status) -> bool {
         matches!(self.failure, CommandFailure::Status { status, .. } if status == expected)
+    }
+
+    /// The error number with which it ends on Linux (`cmd_status_to_err`, `deliv_status_to_err`). A device that has failed,
+    /// and an answer that makes no sense, is EIO.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        match self.failure {
+            CommandFailure::Status { status, .. } => status.errno(),
+            CommandFailure::Delivery(status) => status.errno(),
+            CommandFailure::Timeout { .. } | CommandFailure::QueueFull { .. } => errno::ETIMEDOUT,
+            CommandFailure::Memory(_) => errno::ENOMEM,
+            CommandFailure::TooLong { .. } => errno::EINVAL,
+            CommandFailure::BadOutput(_)
+            | CommandFailure::Device(_)
+            | CommandFailure::UnknownTicket => errno::EIO,
+        }
     }
 
     /// Returns `true` if the firmware may still carry the command out (or have carried it out): then memory that it names

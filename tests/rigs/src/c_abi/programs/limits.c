@@ -86,7 +86,7 @@ static void fill(const char *what, void *(*make)(void), int (*end)(void *), int 
 	errno = 0;
 	while (count < most && (made[count] = make()))
 		count++;
-	if (count < least || (until_refused && (count == most || errno != ENOMEM))) {
+	if (count < least || (until_refused && (count == most || (errno != ENOMEM && errno != EAGAIN)))) {
 		fprintf(stderr, "%s: %d of %d, errno %d\n", what, count, told, errno);
 		exit(1);
 	}
