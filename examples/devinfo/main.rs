@@ -360,6 +360,7 @@ fn conform(arguments: &Arguments) -> Result<()> {
         }
         DeviceName::Vfio(address) => conformance::judge(&open(address, vectors)?),
     })
+    .map(drop)
 }
 
 #[cfg(test)]

@@ -280,6 +280,7 @@ fn parts<P: Shared, O: Fn(u16) -> Result<Opened<P>>>(function: &Function<O>, rep
             conformance::run(&print, |vectors| {
                 conformance::judge(&(function.open)(vectors)?.platform)
             })
+            .map(drop)
         });
     } else {
         // The test would wait twice as long as bring-up did.

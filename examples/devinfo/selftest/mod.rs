@@ -52,7 +52,7 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
-    fn new(print: Print<'_>, step: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(print: Print<'_>, step: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         print(&format!("SKIP  {step:<12}{reason}\n"));
         Self { step, reason }
