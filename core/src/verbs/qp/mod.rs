@@ -27,72 +27,50 @@
 //! }
 //! ```
 
-mod alternate;
-pub mod attr;
-pub mod caps;
-mod connect;
-mod cqe_scatter;
-pub(crate) mod create;
-pub(crate) mod creating;
-mod dci;
-mod dct;
-mod destroying;
-mod doorbell;
-#[cfg(feature = "infiniband")]
-mod gsi_source;
-mod init;
-mod keep_alive;
-mod kind;
-pub(crate) mod late;
-mod modify;
-mod modifying;
-mod multicast;
-mod object;
-mod open;
-mod open_dc;
-pub(crate) mod packet;
-mod payload;
-mod query;
-pub mod recv;
-pub mod send;
-pub mod state;
-mod streams;
-mod transition;
-mod umr;
-mod unusual;
-mod window;
-pub mod wr;
-mod xrc;
+mod control;
+mod queue;
+mod route;
 
 pub use crate::types::streams::DciStreams;
-pub use attr::{PathMigState, QpAttr, QueriedQp};
-pub use caps::{CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
-pub use connect::Endpoint;
-pub use cqe_scatter::CqeScatter;
-pub use create::Qp;
-pub use creating::CreatingQp;
-pub use dci::{DcAddress, DcRoute, DcTarget};
-pub use dct::{Dct, DctError, DctInitAttr};
-pub use destroying::DestroyingQp;
+pub(crate) use control::create::{Codes, CreateQpArgs, CreatingObject};
 #[cfg(feature = "infiniband")]
-pub use gsi_source::{GsiSource, GsiSourceError};
-pub use init::{CreateQpError, QpInitAttr, QpInitHandles};
-pub use keep_alive::KeepAlive;
-pub use kind::{
-    Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable, Uc,
-    Ud, XrcRecv, XrcSend,
+pub use control::gsi_source::{GsiSource, GsiSourceError};
+pub use control::{
+    attr::{self, PathMigState, QpAttr, QueriedQp},
+    connect::Endpoint,
+    cqe_scatter::CqeScatter,
+    create::CreatingQp,
+    dci_streams::DciError,
+    dct::{Dct, DctError, DctInitAttr},
+    destroy::DestroyingQp,
+    init_attr::{CreateQpError, QpInitAttr, QpInitHandles},
+    modify::ModifyError,
+    modifying::ModifyingQp,
+    object::DestroyQpError,
+    qp::Qp,
+    states::{self as state, QpAttrMask, QpState, Transition, TransitionError, transition},
 };
-pub use modify::ModifyError;
-pub use modifying::ModifyingQp;
-pub use object::DestroyQpError;
-pub use open::OpenBatch;
-pub use payload::{Inline, Payload};
-pub use recv::RecvQueue;
-pub use send::SendQueue;
-pub use state::{QpAttrMask, QpState, Transition, TransitionError, transition};
-pub use streams::DciError;
-pub use umr::MrInterleaved;
-pub(crate) use window::WINDOW_LIST;
-pub use window::{MwBind, MwType};
-pub(crate) use wr::NO_ATOMICS;
-pub use wr::{BadWr, Destination, PostError, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr};
+pub use queue::{
+    keep_alive::KeepAlive,
+    open_batch::OpenBatch,
+    payload::{Inline, Payload},
+    recv::{self, RecvQueue},
+    send::{self, SendQueue},
+    sizes::{self as caps, CapError, QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes},
+    umr::MrInterleaved,
+    window::{MwBind, MwType},
+    wr::{
+        self, BadWr, Destination, PostError, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr,
+    },
+};
+pub(crate) use queue::{
+    recv::check_list, slow_path_arguments::Late, window::WINDOW_LIST, wr::NO_ATOMICS,
+};
+pub(crate) use route::raw_packet::Packets;
+pub use route::{
+    dc::{DcAddress, DcRoute, DcTarget},
+    service::{
+        Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable,
+        Uc, Ud, XrcRecv, XrcSend,
+    },
+};

@@ -35,7 +35,7 @@ use crate::types::sge::Sge;
 use crate::verbs::cq::{Cq, count_user, deferred_destroy};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::caps::CapError;
-use crate::verbs::qp::recv::check_list;
+use crate::verbs::qp::check_list;
 use crate::verbs::qp::wr::{BadWr, PostError, RecvWr};
 use bareverbs_firmware_cmds::doorbell::ReceiveRecord;
 use bareverbs_firmware_cmds::numbers::{LKey, Srqn, Xrcdn};

@@ -1,0 +1,21 @@
+//! The control path: QPs are created, modified, asked and destroyed by commands to the firmware.
+
+mod alternate_path;
+pub mod attr;
+pub(super) mod connect;
+pub(super) mod cqe_scatter;
+pub(super) mod create;
+pub(super) mod dci_streams;
+pub(super) mod dct;
+pub(super) mod destroy;
+#[cfg(feature = "infiniband")]
+pub(super) mod gsi_source;
+pub(super) mod init_attr;
+pub(super) mod modify;
+pub(super) mod modifying;
+mod multicast;
+pub(super) mod object;
+pub(super) mod qp;
+mod query;
+pub mod states;
+mod transition_commands;

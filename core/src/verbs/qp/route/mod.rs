@@ -1,0 +1,7 @@
+//! What stands before the data of a work request, by the type of the QP: who receives it.
+
+pub(super) mod dc;
+mod dc_open_batch;
+pub(super) mod raw_packet;
+pub(super) mod service;
+pub(super) mod xrc;
