@@ -7,6 +7,7 @@ mod congestion;
 pub mod counters;
 pub(crate) mod dm_pages;
 pub(crate) mod dma_buffer;
+mod event_queues;
 pub mod function;
 mod gids;
 pub(crate) mod in_flight;

@@ -24,8 +24,7 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Gid;
 use crate::types::port::Mtu;
-use crate::verbs::qp::caps::QpKind;
-use crate::verbs::qp::state::QpState;
+use crate::types::qp::{QpKind, QpState};
 
 /// State of a [`QpResource`], in the terms of what it is to the firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

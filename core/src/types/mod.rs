@@ -7,6 +7,7 @@ pub mod error;
 pub mod event;
 pub mod gid;
 pub mod port;
+pub(crate) mod qp;
 pub mod rate;
 pub(crate) mod sge;
 pub(crate) mod streams;

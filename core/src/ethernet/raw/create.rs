@@ -31,14 +31,14 @@ use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
 use crate::memory::slots::{NONE, PACKETS, QpArrays, QpSlot};
 use crate::platform::{DmaError, Platform};
+use crate::types::qp::{QpKind, QpState};
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::Late;
 use crate::verbs::qp::Packets;
-use crate::verbs::qp::caps::{CapError, QpCap, QpKind, QueueSizes, queue_sizes};
+use crate::verbs::qp::caps::{CapError, QpCap, QueueSizes, queue_sizes};
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::send::SendQueue;
-use crate::verbs::qp::state::QpState;
 use crate::verbs::qp::{CreateQpError, QpInitAttr, QpInitHandles};
 
 /// Bytes of the Ethernet segment that inline headers fill before they go on behind it.

@@ -63,11 +63,11 @@ use crate::device::Device;
 use crate::ethernet::raw::object::RawObject;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
+use crate::types::qp::QpState;
 use crate::verbs::qp::RawPacket;
 use crate::verbs::qp::caps::QpCap;
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::send::SendQueue;
-use crate::verbs::qp::state::QpState;
 
 /// A queue pair for whole frames: see the [module](self). Destroyed when dropped, after the rules that name its target.
 pub struct RawPacketQp<'d, P: Platform> {

@@ -11,9 +11,9 @@ use crate::memory::record::DoorbellRecord;
 use crate::memory::slots::{QpSlot, error_flags};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
+use crate::types::qp::QpState;
 use crate::verbs::cq::deferred_destroy;
 use crate::verbs::qp::caps::QpCap;
-use crate::verbs::qp::state::QpState;
 
 /// What a raw packet QP is beside its queues' data path.
 pub(super) struct RawObject<'d, P: Platform> {

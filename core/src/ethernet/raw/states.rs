@@ -15,11 +15,11 @@ use crate::ethernet::raw::object::RawObject;
 use crate::memory::slots::{DEAD, error_flags};
 use crate::platform::Platform;
 use crate::types::error::CommandError;
+use crate::types::qp::{QpKind, QpState};
 use crate::verbs::cq::deferred_destroy;
 use crate::verbs::qp::ModifyError;
 use crate::verbs::qp::attr::{QpAttr, QueriedQp};
-use crate::verbs::qp::caps::QpKind;
-use crate::verbs::qp::state::{self as verbs, QpAttrMask, QpState};
+use crate::verbs::qp::state::{self as verbs, QpAttrMask};
 
 impl<P: Platform> RawPacketQp<'_, P> {
     /// Modifies its state: `ibv_modify_qp`. INIT takes the port, and no state takes anything else.

@@ -41,8 +41,8 @@ use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::{Codes, CreateQpArgs, CreatingObject, CreatingQp};
-use crate::verbs::qp::{CreateQpError, Qp, QpCap, QpKind, XrcRecv};
+use crate::verbs::qp::{Codes, CreateQpArgs, CreatingObject};
+use crate::verbs::qp::{CreateQpError, CreatingQp, Qp, QpCap, QpKind, XrcRecv};
 use crate::verbs::srq::{Srq, SrqAttr, SrqError};
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 

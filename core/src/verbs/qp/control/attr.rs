@@ -2,8 +2,8 @@
 
 use crate::types::ah::AhAttr;
 use crate::types::port::Mtu;
+use crate::types::qp::QpState;
 use crate::types::sge::Access;
-use crate::verbs::qp::control::states::QpState;
 use crate::verbs::qp::queue::sizes::QpCap;
 use bareverbs_firmware_cmds::numbers::Qpn;
 

@@ -7,12 +7,12 @@ use crate::platform::Platform;
 use crate::types::ah::{AhAttr, AhError};
 use crate::types::gid::{Gid, Mac};
 use crate::types::port::Mtu;
+use crate::types::qp::{QpKind, QpState};
 use crate::types::sge::Access;
 use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::qp::Qp;
-use crate::verbs::qp::control::states::{QpAttrMask, QpState, TransitionError, transition};
-use crate::verbs::qp::queue::sizes::QpKind;
+use crate::verbs::qp::control::states::{QpAttrMask, TransitionError, transition};
 use crate::verbs::qp::route::service::{Connected, QpType};
 
 /// READs and atomics that a connection has outstanding at most, if both devices can.

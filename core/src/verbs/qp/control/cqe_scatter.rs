@@ -4,13 +4,13 @@ use bareverbs_firmware_cmds::qp::scatter;
 
 use crate::device::in_flight::SlotClass;
 use crate::platform::Platform;
+use crate::types::qp::QpKind;
 use crate::verbs::cq::{Cq, CqeSize};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::control::create::Codes;
 use crate::verbs::qp::control::dct::{Dct, DctError, DctInitAttr};
 use crate::verbs::qp::control::init_attr::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::control::qp::Qp;
-use crate::verbs::qp::queue::sizes::QpKind;
 use crate::verbs::qp::route::service::QpType;
 
 /// Which small messages come in the entries of their completions: `cs_res` and `cs_req` of the QP context, what libmlx5 asks

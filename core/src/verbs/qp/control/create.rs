@@ -1,15 +1,11 @@
-//! QPs that are being created: memory and slot are there, the firmware has not answered yet.
+//! Creating a QP: its memory, its slot, and CREATE_QP with a context that names them.
 
 // UNSAFETY: says which parts of the block are the slot's.
 #![expect(unsafe_code)]
 
 use core::alloc::Layout;
-use core::fmt;
-use core::future::Future;
-use core::marker::PhantomData;
-use core::pin::Pin;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 
 use bareverbs_firmware_cmds::command::Command;
 use bareverbs_firmware_cmds::numbers::{Pdn, Qpn, Xrcdn};
@@ -25,76 +21,15 @@ use crate::memory::ring_pages::{PageOffset, RingPages};
 use crate::memory::slots::{NONE, QpArrays, QpSlot};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
+use crate::types::qp::{QpKind, QpState};
 use crate::types::sge::Access;
 use crate::types::streams::DciStreams;
 use crate::verbs::cq::{CqHandle, count_user};
 use crate::verbs::qp::control::init_attr::CreateQpError;
 use crate::verbs::qp::control::object::{QpObject, UnderWay};
-use crate::verbs::qp::control::qp::{BlockLayout, Qp};
-use crate::verbs::qp::control::states::QpState;
-use crate::verbs::qp::queue::sizes::{QpCap, QpKind, QueueSizes, queue_sizes};
-use crate::verbs::qp::route::service::QpType;
+use crate::verbs::qp::queue::block::BlockLayout;
+use crate::verbs::qp::queue::sizes::{QpCap, QueueSizes, queue_sizes};
 use crate::verbs::srq::SrqHandle;
-
-/// A QP that is being created ([`Pd::start_create_qp`](crate::Pd::start_create_qp)).
-///
-/// Its command is with the firmware, or waits for a place in the command queue. Look for the QP with
-/// [`try_finish`](Self::try_finish) while the device is [polled](Device::poll), or await it: see the [crate](crate#tasks).
-///
-/// If it is dropped before, the answer is waited for, and the QP destroyed, as when a QP is dropped.
-#[must_use = "dropping it waits for the firmware"]
-pub struct CreatingQp<'d, P: Platform, T: QpType> {
-    object: CreatingObject<'d, P>,
-    kind: PhantomData<fn() -> T>,
-}
-
-impl<'d, P: Platform, T: QpType> CreatingQp<'d, P, T> {
-    pub(crate) fn of(object: CreatingObject<'d, P>) -> Self {
-        Self {
-            object,
-            kind: PhantomData,
-        }
-    }
-
-    /// The QP, or why there is none; `None` while the firmware has not answered, and once this has returned something. It
-    /// waits for nothing; meanwhile the device has to be [polled](Device::poll).
-    pub fn try_finish(&mut self) -> Option<Result<Qp<'d, P, T>, CreateQpError>> {
-        self.object.try_finish(None).map(|made| made.map(Qp::of))
-    }
-
-    /// Returns `true` if the firmware has the command. If not, the command queue is full, and
-    /// [`try_finish`](Self::try_finish) asks again.
-    #[must_use]
-    pub fn is_posted(&self) -> bool {
-        self.object.is_posted()
-    }
-
-    /// Waits for the QP, driving the device.
-    pub(crate) fn wait(mut self) -> Result<Qp<'d, P, T>, CreateQpError> {
-        let device = self.object.device;
-        device.until(|| self.try_finish())
-    }
-}
-
-impl<'d, P: Platform, T: QpType> Future for CreatingQp<'d, P, T> {
-    type Output = Result<Qp<'d, P, T>, CreateQpError>;
-
-    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut().object.try_finish(Some(task.waker())) {
-            Some(made) => Poll::Ready(made.map(Qp::of)),
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl<P: Platform, T: QpType> fmt::Debug for CreatingQp<'_, P, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CreatingQp")
-            .field("kind", &T::KIND)
-            .field("posted", &self.is_posted())
-            .finish_non_exhaustive()
-    }
-}
 
 /// Which messages go into their completions, what streams an initiator has, and the source of datagrams, if it is not the QP;
 /// as the context has it.
@@ -168,10 +103,10 @@ impl<P: Platform> CreateQpArgs<'_, '_, P> {
 
 /// A QP that is being created, whatever its type.
 pub(crate) struct CreatingObject<'d, P: Platform> {
-    device: &'d Device<'d, P>,
+    pub(in crate::verbs::qp) device: &'d Device<'d, P>,
     class: SlotClass,
     flight: InFlight,
-    /// What it is made of, until it is over.
+    /// The parts of the QP, until it is over.
     parts: Option<Parts<'d, P>>,
 }
 
@@ -248,11 +183,11 @@ impl<'d, P: Platform> CreatingObject<'d, P> {
         begun.map_err(|error| self.fail(error))
     }
 
-    fn is_posted(&self) -> bool {
+    pub(in crate::verbs::qp) fn is_posted(&self) -> bool {
         self.flight.is_posted()
     }
 
-    fn try_finish(
+    pub(in crate::verbs::qp) fn try_finish(
         &mut self,
         waker: Option<&Waker>,
     ) -> Option<Result<QpObject<'d, P>, CreateQpError>> {

@@ -1,105 +1,160 @@
-//! QPs that are being destroyed.
+//! Destroying a QP: its commands, and what the host gives back after them.
 
 use core::fmt;
-use core::future::Future;
-use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::task::Waker;
 
-use crate::device::in_flight::SlotClass;
+use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
+
+use crate::device::in_flight::{InFlight, SlotClass};
 use crate::platform::Platform;
-use crate::verbs::qp::control::object::DestroyQpError;
-use crate::verbs::qp::control::qp::Qp;
-use crate::verbs::qp::route::service::QpType;
+use crate::types::error::CommandError;
+use crate::types::qp::{QpKind, QpState};
+use crate::verbs::cq::deferred_destroy;
+use crate::verbs::qp::control::object::{QpObject, UnderWay};
 
-/// A QP that is being destroyed ([`Qp::start_destroy`]).
-///
-/// Look with [`try_finish`](Self::try_finish) whether it is gone while the device is [polled](crate::Device::poll), or await it:
-/// see the [crate](crate#tasks). Dropping it waits for the firmware.
-#[must_use = "dropping it waits for the firmware"]
-pub struct DestroyingQp<'d, P: Platform, T: QpType> {
-    qp: Option<Qp<'d, P, T>>,
-    class: SlotClass,
+/// Why a QP was not destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestroyQpError {
+    /// It is in multicast groups.
+    Attached {
+        /// The number of groups.
+        groups: u32,
+    },
+    /// The firmware refused.
+    Command(CommandError),
 }
 
-/// How a QP was destroyed; it is given back if it was not.
-type Destroyed<Q> = Result<(), (Q, DestroyQpError)>;
-
-impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
-    /// Begins to destroy it, and waits for nothing. What is under way of a [`start_modify`](Self::start_modify) comes first.
-    ///
-    /// # Errors
-    /// While it is in a multicast group, with the QP.
-    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
-    pub fn start_destroy(self) -> Result<DestroyingQp<'d, P, T>, (Self, DestroyQpError)> {
-        self.begin_destroy(SlotClass::Begun)
-    }
-
-    /// The same, for a caller that waits, or not.
-    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
-    pub(in crate::verbs::qp) fn begin_destroy(
-        mut self,
-        class: SlotClass,
-    ) -> Result<DestroyingQp<'d, P, T>, (Self, DestroyQpError)> {
-        self.check_queues();
-        if let Err(error) = self.object.check_destroy() {
-            return Err((self, error));
-        }
-        let mut destroying = DestroyingQp {
-            qp: Some(self),
-            class,
-        };
-        match destroying.step(None) {
-            Some(Err(failed)) => Err(failed),
-            _ => Ok(destroying),
-        }
-    }
-}
-
-impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
-    /// Whether it is gone; `None` while the firmware has not answered. If the firmware refuses, the QP comes back. Meanwhile
-    /// the device has to be [polled](crate::Device::poll).
-    pub fn try_finish(&mut self) -> Option<Destroyed<Qp<'d, P, T>>> {
-        self.step(None)
-    }
-
-    /// Returns `true` if the firmware has the command. If not, the command queue is full, and
-    /// [`try_finish`](Self::try_finish) asks again.
-    #[must_use]
-    pub fn is_posted(&self) -> bool {
-        let qp = self.qp.as_ref();
-        qp.is_some_and(|qp| qp.object.is_posted())
-    }
-
-    fn step(&mut self, waker: Option<&Waker>) -> Option<Destroyed<Qp<'d, P, T>>> {
-        let Some(qp) = &mut self.qp else {
-            return Some(Ok(()));
-        };
-        match qp.object.try_destroy(self.class, waker)? {
-            Ok(()) => {
-                self.qp = None;
-                Some(Ok(()))
-            }
-            Err(error) => {
-                let qp = self.qp.take()?;
-                Some(Err((qp, DestroyQpError::Command(error))))
-            }
-        }
-    }
-}
-
-impl<'d, P: Platform, T: QpType> Future for DestroyingQp<'d, P, T> {
-    type Output = Destroyed<Qp<'d, P, T>>;
-
-    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut().step(Some(task.waker())) {
-            Some(destroyed) => Poll::Ready(destroyed),
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl<P: Platform, T: QpType> fmt::Debug for DestroyingQp<'_, P, T> {
+impl fmt::Display for DestroyQpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DestroyingQp").field(&self.qp).finish()
+        match self {
+            Self::Attached { groups } => {
+                write!(f, "the QP is attached to {groups} multicast groups")
+            }
+            Self::Command(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DestroyQpError {}
+
+impl<P: Platform> QpObject<'_, P> {
+    /// Checks whether it may be destroyed.
+    pub(crate) fn check_destroy(&self) -> Result<(), DestroyQpError> {
+        match self.groups {
+            0 => Ok(()),
+            groups => Err(DestroyQpError::Attached { groups }),
+        }
+    }
+
+    /// Moves destruction on, begins it if need be, and looks whether it is over: after a success neither the object nor its
+    /// queues are used again, after a failure it can be begun again.
+    pub(crate) fn try_destroy(
+        &mut self,
+        class: SlotClass,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), CommandError>> {
+        loop {
+            match self.under_way {
+                UnderWay::Modify(transit) => {
+                    // The firmware executes commands in any order: the last one of the QP's own has to be over. Whatever it
+                    // did to the state, RESET ends it.
+                    let _ = self.device.look_no_output(transit.flight, waker)?;
+                    self.under_way = UnderWay::Reset(InFlight::Idle);
+                }
+                UnderWay::None if self.state == QpState::Reset => {
+                    self.under_way = UnderWay::Destroy(InFlight::Idle);
+                }
+                UnderWay::None => self.under_way = UnderWay::Reset(InFlight::Idle),
+                UnderWay::Reset(mut flight) => {
+                    if !flight.is_posted() {
+                        let mut reset = Qp2RstIn::new();
+                        reset.set_qpn(self.qpn.number());
+                        if let Err(error) = self.device.begin_no_output(&mut flight, class, &reset)
+                        {
+                            return self.end_teardown(Err(error));
+                        }
+                        self.under_way = UnderWay::Reset(flight);
+                    }
+                    // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
+                    let _ = self.device.look_no_output(flight, waker)?;
+                    self.under_way = UnderWay::Destroy(InFlight::Idle);
+                }
+                UnderWay::Destroy(mut flight) => {
+                    if !flight.is_posted() {
+                        let mut destroy = DestroyQpIn::new();
+                        destroy.set_qpn(self.qpn.number());
+                        if let Err(error) =
+                            self.device.begin_no_output(&mut flight, class, &destroy)
+                        {
+                            return self.end_teardown(Err(error));
+                        }
+                        self.under_way = UnderWay::Destroy(flight);
+                    }
+                    let answer = self.device.look_no_output(flight, waker)?;
+                    return self.end_teardown(answer);
+                }
+                UnderWay::Gone => return Some(Ok(())),
+            }
+        }
+    }
+
+    fn end_teardown(
+        &mut self,
+        answer: Result<(), CommandError>,
+    ) -> Option<Result<(), CommandError>> {
+        self.under_way = UnderWay::None;
+        if answer.is_ok() {
+            self.release(true);
+        }
+        Some(answer)
+    }
+
+    /// The host's part of destruction. `gone`: the device no longer uses the block.
+    pub(in crate::verbs::qp) fn release(&mut self, gone: bool) {
+        self.under_way = UnderWay::Gone;
+        // The queues that point into it are not used again, unless another QP has them: then it stays allocated until
+        // the device is closed, which all QPs borrow.
+        let block = self.block.take();
+        let slot = self.slot;
+        if gone && !self.queues_swapped {
+            slot.block.keep(block);
+        } else {
+            self.device.quarantine(block);
+        }
+        let tables = &self.device.tables;
+        // Before the QP is detached: the slot may belong to another QP right after it.
+        let cqs = [slot.cqs[0].load(Acquire), slot.cqs[1].load(Acquire)];
+        let srq = self.srq.and_then(|index| tables.srqs.get(index as usize));
+        deferred_destroy::detach(self.device, self.index);
+        // Only now may the CQs be destroyed: the QP is on their lists.
+        for index in cqs {
+            if let Some(cq) = tables.cqs.get(index as usize) {
+                deferred_destroy::release_cq(self.device, cq, index);
+            }
+        }
+        if let Some(srq) = srq {
+            srq.users.fetch_sub(1, AcqRel);
+        }
+        if self.kind.is_xrc() && gone {
+            self.device.release_xrc_base();
+        }
+        if self.kind == QpKind::Gsi && gone {
+            self.device.gsi_taken.store(false, Release);
+        }
+    }
+}
+
+impl<P: Platform> Drop for QpObject<'_, P> {
+    fn drop(&mut self) {
+        if self.is_gone() {
+            return;
+        }
+        let device = self.device;
+        if let Err(error) = device.until(|| self.try_destroy(SlotClass::Ordinary, None)) {
+            log::warn!("{} stays with the device: {error}", self.qpn);
+            self.release(false);
+        }
     }
 }

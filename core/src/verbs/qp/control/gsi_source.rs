@@ -14,6 +14,7 @@ use crate::device::TailIn;
 use crate::device::in_flight::{InFlight, SlotClass};
 use crate::platform::Platform;
 use crate::types::error::{CommandError, CommandFailure, Millis};
+use crate::types::qp::QpState;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::create::Codes;
@@ -21,7 +22,7 @@ use crate::verbs::qp::control::init_attr::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::object::{Transit, UnderWay};
 use crate::verbs::qp::control::qp::Qp;
-use crate::verbs::qp::control::states::{QpAttrMask, QpState};
+use crate::verbs::qp::control::states::QpAttrMask;
 use crate::verbs::qp::queue::send::SendQueue;
 use crate::verbs::qp::route::service::Ud;
 

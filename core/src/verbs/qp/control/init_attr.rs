@@ -4,8 +4,9 @@ use core::fmt;
 
 use crate::platform::{DmaError, Platform};
 use crate::types::error::CommandError;
+use crate::types::qp::QpKind;
 use crate::verbs::cq::{Cq, CqHandle};
-use crate::verbs::qp::queue::sizes::{CapError, QpCap, QpKind};
+use crate::verbs::qp::queue::sizes::{CapError, QpCap};
 use crate::verbs::srq::{Srq, SrqHandle};
 
 /// The attributes of a new QP: `struct ibv_qp_init_attr`.

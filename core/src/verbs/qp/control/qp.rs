@@ -1,8 +1,4 @@
-//! Creating and destroying a QP: its memory, its context, its slot.
-//!
-//! One block of DMA memory holds everything: receive ring, send ring, the doorbell record in a line of its own, and the
-//! side arrays (identifiers by work request, counters by block), which only the driver sees. It
-//! starts anywhere at a multiple of 64 bytes, so that small QPs share pages.
+//! A QP of a type that is known when the code is compiled: the object, and its queues.
 
 // UNSAFETY: says which parts of the block are the queues' and the slot's.
 #![expect(unsafe_code)]
@@ -13,18 +9,19 @@ use core::marker::PhantomData;
 use crate::device::Device;
 use crate::device::in_flight::SlotClass;
 use crate::memory::dma::DmaMemory;
-use crate::memory::record::{DoorbellRecord, RECORD_LEN};
+use crate::memory::record::DoorbellRecord;
 use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{Cursor, SendRing, SendRingParts, Wqe};
 use crate::platform::Platform;
+use crate::types::qp::QpState;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::control::create::{Codes, CreateQpArgs, CreatingObject, CreatingQp};
-use crate::verbs::qp::control::init_attr::{CreateQpError, QpInitAttr, QpInitHandles};
-use crate::verbs::qp::control::object::{DestroyQpError, QpObject};
-use crate::verbs::qp::control::states::QpState;
+use crate::verbs::qp::control::destroy::DestroyQpError;
+use crate::verbs::qp::control::init_attr::QpInitHandles;
+use crate::verbs::qp::control::object::QpObject;
+use crate::verbs::qp::queue::block::BlockLayout;
 use crate::verbs::qp::queue::recv::RecvQueue;
 use crate::verbs::qp::queue::send::SendQueue;
-use crate::verbs::qp::queue::sizes::{QpCap, QpKind, QueueLimits, QueueSizes, queue_sizes};
+use crate::verbs::qp::queue::sizes::{QpCap, QueueSizes, queue_sizes};
 use crate::verbs::qp::queue::slow_path_arguments::Late;
 use crate::verbs::qp::route::raw_packet::Packets;
 use crate::verbs::qp::route::service::QpType;
@@ -32,65 +29,6 @@ use bareverbs_firmware_cmds::doorbell;
 use bareverbs_firmware_cmds::numbers::{LKey, Pdn, Qpn};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{ControlFlags, completion};
-
-/// Where things lie in a QP's block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BlockLayout {
-    /// Bytes of both rings, receive first.
-    pub(crate) rings: usize,
-    /// Offset of the send ring.
-    pub(crate) sq: usize,
-    /// Offset of the doorbell record.
-    pub(crate) record: usize,
-    /// Offsets of the side arrays.
-    pub(crate) sq_wr_ids: usize,
-    pub(crate) rq_wr_ids: usize,
-    pub(crate) sq_heads: usize,
-    /// Entries of `sq_wr_ids`.
-    pub(crate) wr_entries: usize,
-    pub(crate) len: usize,
-}
-
-impl BlockLayout {
-    /// Each array has at least one entry, so that no pointer ever dangles.
-    pub(crate) const fn new(sizes: &QueueSizes) -> Self {
-        let sq = sizes.rq_entries as usize * sizes.rq_stride as usize;
-        let rings = sq + sizes.sq_blocks as usize * 64;
-        let record = rings;
-        let sq_wr_ids = record + RECORD_LEN;
-        let wr_entries = (sizes.cap.max_send_wr as usize).next_power_of_two();
-        let rq_wr_ids = sq_wr_ids + 8 * wr_entries;
-        let rq_entries = if sizes.rq_entries == 0 {
-            1
-        } else {
-            sizes.rq_entries as usize
-        };
-        let sq_heads = rq_wr_ids + 8 * rq_entries;
-        let blocks = if sizes.sq_blocks == 0 {
-            1
-        } else {
-            sizes.sq_blocks as usize
-        };
-        let len = (sq_heads + 4 * blocks).next_multiple_of(64);
-        Self {
-            rings,
-            sq,
-            record,
-            sq_wr_ids,
-            rq_wr_ids,
-            sq_heads,
-            wr_entries,
-            len,
-        }
-    }
-}
-
-impl BlockLayout {
-    /// Makes no block the start of a work request that could be outstanding: all counters are the one before the first.
-    pub(crate) fn reset_wqe_heads(&self, block: &DmaMemory) {
-        block.fill(self.sq_heads, self.len - self.sq_heads, 0xff);
-    }
-}
 
 /// A queue pair: `struct ibv_qp`. Destroyed when dropped.
 ///
@@ -116,108 +54,7 @@ pub struct Qp<'d, P: Platform, T: QpType> {
     pub(crate) object: QpObject<'d, P>,
 }
 
-impl<'d, P: Platform> Device<'d, P> {
-    /// The device's limits on queues, for [`queue_sizes`].
-    #[must_use]
-    pub fn queue_limits(&self) -> QueueLimits {
-        let caps = &self.capabilities().hca;
-        QueueLimits::new(
-            caps.max_wqe_sz_sq(),
-            caps.max_wqe_sz_rq(),
-            caps.log_max_qp_sz(),
-        )
-    }
-}
-
-impl<'d, P: Platform> Pd<'d, P> {
-    /// Creates a QP in state RESET: `ibv_create_qp`. `init.cap` is updated to what was given, which is at least what
-    /// was asked for. (An XRC target is made by [`Xrcd::create_qp`](crate::verbs::xrc::Xrcd::create_qp), and does not compile here.)
-    pub fn create_qp<T: QpType>(
-        &self,
-        init: &mut QpInitAttr<'_, 'd, P>,
-    ) -> Result<Qp<'d, P, T>, CreateQpError> {
-        self.begin_qp(SlotClass::Ordinary, init, Codes::NONE)?
-            .wait()
-    }
-
-    /// The same on CQs and an SRQ that another caller owns. (If all slots are in use, that of a destroyed QP may become
-    /// free once its CQs are polled.)
-    pub fn create_qp_by_handles<T: QpType>(
-        &self,
-        init: &mut QpInitHandles<'d, P>,
-    ) -> Result<Qp<'d, P, T>, CreateQpError> {
-        self.begin_qp_by_handles(SlotClass::Ordinary, init, Codes::NONE)?
-            .wait()
-    }
-
-    /// Begins to create a QP, and waits for nothing: `init.cap` is updated, what comes is the QP
-    /// ([`CreatingQp::try_finish`]), and in a task it is awaited.
-    pub fn start_create_qp<T: QpType>(
-        &self,
-        init: &mut QpInitAttr<'_, 'd, P>,
-    ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        self.begin_qp(SlotClass::Begun, init, Codes::NONE)
-    }
-
-    pub(crate) fn begin_qp<T: QpType>(
-        &self,
-        class: SlotClass,
-        init: &mut QpInitAttr<'_, 'd, P>,
-        scatter: Codes,
-    ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        let mut handles = init.handles();
-        let mut begun = self.begin_qp_by_handles(class, &mut handles, scatter);
-        if let Err(CreateQpError::NoSlot { .. }) = begun {
-            // Destroyed QPs may still wait until the poller of these CQs detaches them.
-            init.send_cq.reap();
-            init.recv_cq.reap();
-            begun = self.begin_qp_by_handles(class, &mut handles, scatter);
-        }
-        init.cap = handles.cap;
-        begun
-    }
-
-    /// [`start_create_qp`](Self::start_create_qp) on CQs and an SRQ that another caller owns.
-    pub fn start_create_qp_by_handles<T: QpType>(
-        &self,
-        init: &mut QpInitHandles<'d, P>,
-    ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        self.begin_qp_by_handles(SlotClass::Begun, init, Codes::NONE)
-    }
-
-    fn begin_qp_by_handles<T: QpType>(
-        &self,
-        class: SlotClass,
-        init: &mut QpInitHandles<'d, P>,
-        scatter: Codes,
-    ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
-        const {
-            assert!(
-                !matches!(T::KIND, QpKind::XrcRecv),
-                "an XRC target is made in its domain: `Xrcd::create_qp`"
-            );
-            assert!(
-                !T::PACKET,
-                "a raw packet QP is made in its domain: `EthernetDomain::create_raw_packet_qp`"
-            );
-        }
-        let args = CreateQpArgs {
-            kind: T::KIND,
-            device: self.device,
-            pdn: Some(self.pdn()),
-            xrcdn: None,
-            send_cq: Some(&init.send_cq),
-            recv_cq: Some(&init.recv_cq).filter(|_| !T::XRC),
-            srq: init.srq.as_ref(),
-            cap: &mut init.cap,
-            sq_sig_all: init.sq_sig_all,
-            scatter,
-        };
-        CreatingObject::start(class, args).map(CreatingQp::of)
-    }
-}
-
-/// Whether these are the doorbell record of a QP's block. Queues with other records lie in another block.
+/// Returns `true` if these are the doorbell record of a QP's block. Queues with other records lie in another block.
 fn lie_in(block: &DmaMemory, sizes: &QueueSizes, records: [DoorbellRecord; 2]) -> bool {
     let own = block.part(BlockLayout::new(sizes).record);
     records.iter().all(|record| record.is_at(own))

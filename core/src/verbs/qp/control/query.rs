@@ -7,12 +7,13 @@ use crate::platform::Platform;
 use crate::types::ah::AhAttr;
 use crate::types::gid::Gid;
 use crate::types::port::{LinkLayer, Mtu};
+use crate::types::qp::QpState;
 use crate::types::rate::StaticRate;
 use crate::types::sge::Access;
 use crate::verbs::qp::control::attr::{PathMigState, QpAttr, QueriedQp};
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::object::QpObject;
-use crate::verbs::qp::control::states::{QpAttrMask, QpState};
+use crate::verbs::qp::control::states::QpAttrMask;
 
 impl<P: Platform> QpObject<'_, P> {
     pub(crate) fn query(&mut self) -> Result<QueriedQp, ModifyError> {

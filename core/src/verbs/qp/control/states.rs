@@ -7,69 +7,8 @@ use core::fmt;
 
 use bitflags::bitflags;
 
-use crate::verbs::qp::queue::sizes::QpKind;
-
-/// State of a queue pair: `enum ibv_qp_state`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum QpState {
-    /// Newly made; nothing can be posted.
-    Reset = 0,
-    /// Receives can be posted.
-    Init = 1,
-    /// Ready to receive.
-    Rtr = 2,
-    /// Ready to send.
-    Rts = 3,
-    /// Send queue drained.
-    Sqd = 4,
-    /// Send queue error.
-    Sqe = 5,
-    /// Error: all work is flushed.
-    Err = 6,
-}
-
-impl QpState {
-    /// All states.
-    pub const ALL: [Self; 7] = [
-        Self::Reset,
-        Self::Init,
-        Self::Rtr,
-        Self::Rts,
-        Self::Sqd,
-        Self::Sqe,
-        Self::Err,
-    ];
-
-    /// From `qpc.state`, where "send queue draining" counts as drained.
-    #[must_use]
-    pub const fn from_qpc(state: u8) -> Option<Self> {
-        Some(match state {
-            0 => Self::Reset,
-            1 => Self::Init,
-            2 => Self::Rtr,
-            3 => Self::Rts,
-            4 => Self::Sqe,
-            5 | 7 => Self::Sqd,
-            6 => Self::Err,
-            _ => return None,
-        })
-    }
-}
-
-impl fmt::Display for QpState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reset => "RESET",
-            Self::Init => "INIT",
-            Self::Rtr => "RTR",
-            Self::Rts => "RTS",
-            Self::Sqd => "SQD",
-            Self::Sqe => "SQE",
-            Self::Err => "ERR",
-        })
-    }
-}
+use crate::types::qp::QpKind;
+pub use crate::types::qp::QpState;
 
 bitflags! {
     /// Attributes of a QP: `enum ibv_qp_attr_mask`, with its values.

@@ -7,8 +7,8 @@ use bareverbs_firmware_cmds::qp::{
 };
 use bareverbs_firmware_cmds::values::OptParamMask as Opt;
 
-use crate::verbs::qp::control::states::{QpAttrMask, QpState};
-use crate::verbs::qp::queue::sizes::QpKind;
+use crate::types::qp::{QpKind, QpState};
+use crate::verbs::qp::control::states::QpAttrMask;
 
 /// The command that makes a transition. All of them are laid out as [`Rst2initQpIn`] is.
 pub(in crate::verbs::qp) const fn transition_command(from: QpState, to: QpState) -> Option<Opcode> {

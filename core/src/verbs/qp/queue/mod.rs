@@ -1,5 +1,6 @@
 //! The queues of a QP: their sizes, and how work requests are written into them and given to the device.
 
+pub(super) mod block;
 mod doorbell;
 pub(super) mod keep_alive;
 pub(super) mod open_batch;

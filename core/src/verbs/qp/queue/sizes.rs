@@ -23,7 +23,7 @@
 
 use core::fmt;
 
-use bareverbs_firmware_cmds::values::QpServiceType;
+pub use crate::types::qp::QpKind;
 
 /// Size of a basic block of a send queue, `MLX5_SEND_WQE_BB`.
 pub const SEND_BLOCK: u32 = 64;
@@ -43,66 +43,7 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
-/// The transport service of a queue pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum QpKind {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-    /// The general services interface, QP 1.
-    Gsi,
-    /// The initiator of an extended reliable connection.
-    XrcSend,
-    /// The target of an extended reliable connection.
-    XrcRecv,
-    /// The initiator of dynamic connections.
-    Dci,
-    /// Their target.
-    Dct,
-    /// Whole Ethernet frames.
-    RawPacket,
-}
-
-#[cfg(test)]
 impl QpKind {
-    pub(in crate::verbs::qp) const ALL: [Self; 9] = [
-        Self::Rc,
-        Self::Uc,
-        Self::Ud,
-        Self::Gsi,
-        Self::XrcSend,
-        Self::XrcRecv,
-        Self::Dci,
-        Self::Dct,
-        Self::RawPacket,
-    ];
-}
-
-impl QpKind {
-    /// `qpc.st`.
-    pub(crate) const fn service(self) -> u8 {
-        match self {
-            Self::Rc => QpServiceType::Rc,
-            Self::Uc => QpServiceType::Uc,
-            Self::Ud => QpServiceType::Ud,
-            Self::XrcSend | Self::XrcRecv => QpServiceType::Xrc,
-            Self::Gsi => QpServiceType::Qp1,
-            Self::Dci => QpServiceType::Dci,
-            Self::Dct => QpServiceType::Dct,
-            // It has no QP context.
-            Self::RawPacket => return 0,
-        }
-        .number()
-    }
-
-    /// Returns `true` if it is one end of an extended reliable connection. There are none in a build without them.
-    pub(crate) const fn is_xrc(self) -> bool {
-        cfg!(feature = "xrc") && matches!(self, Self::XrcSend | Self::XrcRecv)
-    }
-
     /// Bytes of a send WQE before its data segments, at most.
     const fn gathered(self) -> u32 {
         match self {

@@ -4,11 +4,12 @@
 use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::types::ah::AddressHandle;
+use crate::types::qp::QpState;
 use crate::types::sge::Sge;
 use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::qp::Qp;
-use crate::verbs::qp::control::states::{QpAttrMask, QpState};
+use crate::verbs::qp::control::states::QpAttrMask;
 use crate::verbs::qp::queue::payload::{Inline, Payload};
 use crate::verbs::qp::queue::send::{Batch, SendQueue};
 use crate::verbs::qp::queue::wr::{PostError, Remote, SendData, SendFlags, SendOp, SendWr};

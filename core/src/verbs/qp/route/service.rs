@@ -2,7 +2,7 @@
 
 use core::fmt::Debug;
 
-use crate::verbs::qp::queue::sizes::QpKind;
+use crate::types::qp::QpKind;
 
 mod sealed {
     pub trait Sealed {}
