@@ -61,6 +61,7 @@ pub mod replay;
 pub mod roce;
 mod steering;
 mod subnet;
+mod sync_reset;
 pub mod syndrome;
 pub mod trace;
 mod unknown;

@@ -30,6 +30,7 @@ mod pages;
 mod qp;
 mod queue;
 mod register;
+mod register_bytes;
 mod rewrite;
 mod roce;
 mod rq;

@@ -1,5 +1,6 @@
 //! ACCESS_REG: the registers that drivers touch.
 
+use super::register_bytes::{input, output, port};
 use super::{Call, Result, settings, sync_reset};
 use crate::bus::io::Io;
 use crate::device::Device;
@@ -10,7 +11,6 @@ use bareverbs_firmware_cmds::register::{
     AccessRegisterIn, PaosReg, PmtuReg, PpcntReg, PtysReg, PvlcReg,
 };
 use bareverbs_firmware_cmds::values::{AccessRegister, PortAdminState, RegisterId};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// PTYS: 100GBASE-CR4, and for InfiniBand 4X EDR.
 const ETH_100G_CR4: u32 = 1 << 20;
@@ -23,33 +23,6 @@ const ENDIANNESS_LEN: usize = 16;
 const PMLP_LEN: usize = 64;
 /// Lanes of the port.
 const LANES: u8 = 4;
-
-pub(super) fn input<T: FromBytes + KnownLayout + Immutable + Copy>(
-    tail: &[u8],
-) -> core::result::Result<T, Syndrome> {
-    T::read_from_prefix(tail)
-        .map(|(register, _)| register)
-        .map_err(|_| Syndrome::RegisterShort)
-}
-
-pub(super) fn output<T: IntoBytes + Immutable>(
-    tail: &mut [u8],
-    register: &T,
-) -> core::result::Result<(), Syndrome> {
-    let bytes = register.as_bytes();
-    tail.get_mut(..bytes.len())
-        .ok_or(Syndrome::RegisterOutputShort)?
-        .copy_from_slice(bytes);
-    Ok(())
-}
-
-pub(super) fn port(number: u8) -> core::result::Result<(), Syndrome> {
-    if number == 1 {
-        Ok(())
-    } else {
-        Err(Syndrome::RegisterPort)
-    }
-}
 
 pub(super) fn access(
     device: &mut Device,

@@ -1,7 +1,7 @@
 //! Registers of what drivers set of the port, and of what the card says of itself.
 
 use super::Result;
-use super::register::{input, output, port};
+use super::register_bytes::{input, output, port};
 use crate::config::PortType;
 use crate::device::Device;
 use crate::port::module::MODULE_SENSORS;

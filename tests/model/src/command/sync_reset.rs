@@ -1,42 +1,14 @@
 //! MFRL: resets of the firmware that all functions of the card are asked about.
 
 use super::Result;
-use super::register::{input, output};
+use super::register_bytes::{input, output};
 use crate::device::Device;
 use crate::syndrome::Syndrome;
-use bareverbs_firmware_cmds::event::SyncReset;
 use bareverbs_firmware_cmds::register::MfrlReg;
 use bareverbs_firmware_cmds::values::{ResetResponse, ResetState};
 
 /// The levels of a reset that there are: without the driver, with it, and of the whole card.
 const LEVELS: [u8; 3] = [1 << 0, 1 << 3, 1 << 6];
-
-/// The reset that is asked for, and what was answered.
-#[derive(Debug, Clone)]
-pub(crate) struct SyncResets {
-    state: ResetState,
-    pub(crate) answers: Vec<ResetResponse>,
-}
-
-impl Default for SyncResets {
-    fn default() -> Self {
-        Self {
-            state: ResetState::Idle,
-            answers: Vec::new(),
-        }
-    }
-}
-
-impl SyncResets {
-    /// The driver is told.
-    pub(crate) fn announce(&mut self, state: SyncReset) {
-        self.state = match state {
-            SyncReset::Requested => ResetState::InNegotiation,
-            SyncReset::Now | SyncReset::Unload => ResetState::InProgress,
-            _ => self.state,
-        };
-    }
-}
 
 pub(super) fn access(device: &mut Device, tail: &[u8], out: &mut [u8], write: bool) -> Result {
     let mut register: MfrlReg = input(tail)?;

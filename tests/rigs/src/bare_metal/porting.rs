@@ -159,6 +159,10 @@ fn blocks(page: &str) -> Result<Vec<Block>, String> {
         };
         let code = lines.by_ref().take_while(|line| *line != "```");
         let text: String = code.flat_map(|line| [line, "\n"]).collect();
+        // For the reader only.
+        if language == "text" {
+            continue;
+        }
         if language == "sh" {
             blocks.push(Block::Shell(text));
             continue;
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn commands_and_files_in_order() {
-        let page = "# Title\n\n`a/b.rs`: the file\nwith `c`.\n\n```rust\nfn x() {}\n\n```\nthen\n\n```sh\nls\n```\n";
+        let page = "# Title\n\n```text\nnot a file\n```\n\n`a/b.rs`: the file\nwith `c`.\n\n```rust\nfn x() {}\n\n```\nthen\n\n```sh\nls\n```\n";
         let found = blocks(page).unwrap();
         let file = Block::File("a/b.rs".into(), "fn x() {}\n\n".into());
         assert_eq!(found, [file, Block::Shell("ls\n".into())]);

@@ -27,7 +27,7 @@ const ORDERS: &[Order] = &[
             "barrier",
         ],
         // Two of device::resources, one of types::error; the others are tests' (memory::ring_tests, memory::loom_tests).
-        back: 9,
+        back: 5,
     },
     Order {
         folder: "cm/src",

@@ -13,7 +13,7 @@ use crate::verbs::qp::queue::sizes::QueueLimits;
 use crate::verbs::qp::route::service::QpType;
 
 impl<'d, P: Platform> Device<'d, P> {
-    /// The device's limits on queues, for [`queue_sizes`].
+    /// The device's limits on queues, for [`queue_sizes`](crate::verbs::qp::queue::sizes::queue_sizes).
     #[must_use]
     pub fn queue_limits(&self) -> QueueLimits {
         let caps = &self.capabilities().hca;
