@@ -69,6 +69,13 @@ sources() {
     echo "sources: $package ($suite)"
 }
 
+# linux FILE... : these files of Linux 6.12.117's sources into $tmp/linux.
+linux() {
+    debs trixie linux-source-6.12=6.12.117-1
+    mkdir -p "$tmp/linux"
+    tar -xJf "$root/usr/src/linux-source-6.12.tar.xz" -C "$tmp/linux" --strip-components=1 --occurrence=1 "${@/#/linux-source-6.12/}"
+}
+
 # run COMMAND... : runs a command with $root as its file system; $tmp/share is its /tmp. It has no network, and what it starts ends with it.
 run() {
     local flags=-mnpf

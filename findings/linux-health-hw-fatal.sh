@@ -5,10 +5,8 @@
 # Seen:    0xb is logged as "HW fatal error", with a line feed of its own, and 0x8 as "unrecoverable hardware error". No text speaks of an ICM page.
 # Matters: A "HW fatal error" in a kernel log can be a missing or wrong page that the driver gave; look at "synd 0x", not at the words.
 source "$(dirname "$0")/lib.sh"
-debs trixie linux-source-6.12=6.12.117-1
-tar -xJf "$root/usr/src/linux-source-6.12.tar.xz" -C "$tmp" --strip-components=1 --occurrence=1 \
-    linux-source-6.12/drivers/net/ethernet/mellanox/mlx5/core/health.c linux-source-6.12/include/linux/mlx5/mlx5_ifc.h
-python3 - "$tmp/drivers/net/ethernet/mellanox/mlx5/core/health.c" "$tmp/include/linux/mlx5/mlx5_ifc.h" >"$seen" <<'PY'
+linux drivers/net/ethernet/mellanox/mlx5/core/health.c include/linux/mlx5/mlx5_ifc.h
+python3 - "$tmp/linux/drivers/net/ethernet/mellanox/mlx5/core/health.c" "$tmp/linux/include/linux/mlx5/mlx5_ifc.h" >"$seen" <<'PY'
 import re
 import sys
 
