@@ -133,11 +133,11 @@ fn crates(root: &Path) -> Result<Vec<String>, String> {
 
 fn find_crates(root: &Path, folder: &Path, found: &mut Vec<String>) -> Result<(), String> {
     for path in entries(folder)? {
-        let hidden = path
+        // Hidden folders, and those of what was built: Cargo marks them, but not one that was there before.
+        let passed_over = path
             .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        // Cargo marks its folder of output.
-        if path.is_dir() && !hidden && !path.join("CACHEDIR.TAG").exists() {
+            .is_some_and(|name| name == "target" || name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && !path.is_symlink() && !passed_over {
             if is_crate(&path) {
                 let path = path.strip_prefix(root).unwrap_or(&path);
                 found.push(path.to_string_lossy().into_owned());
