@@ -9,7 +9,7 @@ use crate::roce::transport::{GSI_QPN, SMI_QPN};
 use crate::steering::Verdict;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
-/// The use that the RDMA part of the device made of a frame.
+/// What the RDMA part of the device did with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RdmaOutcome {
     /// A QP has it.
@@ -179,9 +179,7 @@ impl Device {
         if self.ethernet() && !self.vport.context.roce_en() {
             return RdmaOutcome::Foreign;
         }
-        // By reference: to move a packet costs some hundred instructions.
-        let parsed = Packet::parse(frame);
-        let packet = match &parsed {
+        let packet = match Packet::parse(frame) {
             Ok(packet) => packet,
             Err(
                 error @ (ParseError::Icrc
@@ -203,7 +201,7 @@ impl Device {
             }
         };
         if !self.ethernet() {
-            return to_rdma(self.deliver_local(io, packet, looped));
+            return to_rdma(self.deliver_local(io, &packet, looped));
         }
         let path = &packet.repr.headers.path;
         let (gid, version, kind) = destination(&path.encapsulation);
@@ -212,7 +210,7 @@ impl Device {
             if let Some(outcome) = self.steer_received(frame) {
                 return outcome;
             }
-            return if multicast(&gid) && self.deliver_group(io, packet, &gid, looped) {
+            return if multicast(&gid) && self.deliver_group(io, &packet, &gid, looped) {
                 RdmaOutcome::Delivered
             } else {
                 RdmaOutcome::Foreign
@@ -242,7 +240,7 @@ impl Device {
         } else {
             qpn
         };
-        to_rdma(self.deliver_to(io, qpn, packet))
+        to_rdma(self.deliver_to(io, qpn, &packet))
     }
 
     /// Takes a packet through the tables of RDMA. `None` if it goes on to its QP.
