@@ -18,6 +18,8 @@ pub enum Status {
     BadResource = 0x05,
     /// The object is in use.
     ResourceBusy = 0x06,
+    /// The answer is not there yet.
+    NotReady = 0x07,
     /// A limit is exceeded.
     Limit = 0x08,
     /// The object is in the wrong state.
@@ -40,7 +42,7 @@ pub enum Status {
 
 impl Status {
     /// Every one.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Ok,
         Self::InternalError,
         Self::BadOp,
@@ -48,6 +50,7 @@ impl Status {
         Self::BadSystemState,
         Self::BadResource,
         Self::ResourceBusy,
+        Self::NotReady,
         Self::Limit,
         Self::BadResourceState,
         Self::BadIndex,
