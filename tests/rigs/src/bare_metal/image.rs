@@ -40,7 +40,7 @@ impl Machine {
     /// have the same length.
     fn budgets(self) -> [(&'static str, u64); 5] {
         let (text, rodata) = match self {
-            Self::X86 => (312, 63),
+            Self::X86 => (312, 64),
             Self::Arm => (324, 67),
         };
         [
