@@ -93,7 +93,7 @@ real! {
     epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, signals: *const sigset_t) -> c_int;
 }
 
-/// What the C library does when memory is smaller than what is to be written there.
+/// Ends the process as the C library does when memory is smaller than the data for it.
 pub(crate) fn check(length: size_t, size: size_t) {
     if length > size {
         // SAFETY: takes no pointers.

@@ -1,6 +1,6 @@
 //! The layout of a structure of C, and the macro that declares structures with it.
 
-/// Where a field of a structure lies.
+/// The place of a field in its structure.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Its name.
@@ -11,7 +11,7 @@ pub struct Field {
     pub size: usize,
 }
 
-/// How a structure lies in memory.
+/// The layout of a structure in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The structure's name in C, without `struct`.

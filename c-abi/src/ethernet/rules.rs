@@ -17,7 +17,7 @@ const AT_EACH: usize = 1024;
 
 type Rules = FlowTable<'static, 'static, P>;
 
-/// What the raw packet QPs of a context have in common.
+/// State that the raw packet QPs of a context share.
 #[derive(Default)]
 pub(crate) struct Frames {
     domain: OnceLock<EthernetDomain<'static, P>>,
@@ -37,7 +37,7 @@ impl Frames {
     }
 }
 
-/// What the raw packet QPs of a device have in common.
+/// State that the raw packet QPs of a device share.
 #[derive(Default)]
 pub(crate) struct Raw {
     rules: Mutex<Option<Rules>>,

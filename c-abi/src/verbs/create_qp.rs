@@ -31,7 +31,7 @@ use crate::verbs::srq::srq;
 use crate::verbs::subject::Subject;
 use crate::verbs::xrc::xrcd;
 
-/// What a QP is made from, whichever call makes it.
+/// The attributes that a QP is made from, whichever call makes it.
 pub(crate) struct Recipe {
     pub(crate) context: *mut ibv_context,
     pub(crate) attr: ibv_qp_init_attr,
@@ -227,7 +227,7 @@ fn from_cap(cap: &ibv_qp_cap) -> QpCap {
     }
 }
 
-/// What a QP holds, as C has it.
+/// The objects that a QP holds, as C has them.
 pub(crate) fn to_cap(cap: &QpCap) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -371,7 +371,7 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     }
 }
 
-/// Whether the data of an operation arrives in memory in its order: `ibv_query_qp_data_in_order`. No device promises that here.
+/// Says if the data of an operation arrives in memory in its order: `ibv_query_qp_data_in_order`. No device promises that here.
 ///
 /// # Safety
 /// The QP was created here.

@@ -71,7 +71,7 @@ impl AnyQp {
         any!(self, qp => qp.state())
     }
 
-    /// Where rules send frames for it, and how many do.
+    /// The number of rules that send frames to it, and their destination.
     pub(crate) fn steered(&mut self) -> Result<(Tirn, &mut u32)> {
         match self {
             Self::Raw(raw) => Ok((raw.qp.target()?, &mut raw.rules)),
@@ -133,7 +133,7 @@ pub(crate) struct QpObject {
     pub(crate) post_send: PostSend,
     /// Points into `qp`, and is used with the lock held.
     pub(crate) send: DataLock<SendHalf>,
-    /// The same.
+    /// Points into `qp` as well, under its own lock.
     pub(crate) recv: DataLock<RecvHalf>,
     /// Work requests of `ibv_wr_*` that are not posted yet. Used with the lock of the send queue held.
     pub(crate) opened: UnsafeCell<Opened>,

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use crate::abi::objects::{ibv_cq, ibv_qp, ibv_srq};
 use crate::abi::requests::ibv_wq;
 
-/// What an event of a context is about.
+/// The subject of an event of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Cq(*const ibv_cq),

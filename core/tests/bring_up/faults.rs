@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What step each command of [`ETHERNET`] belongs to.
+/// The step that each command of [`ETHERNET`] belongs to.
 const STEPS: [OpenStep; 17] = [
     OpenStep::EnableHca,
     OpenStep::Issi,

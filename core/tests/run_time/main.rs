@@ -1,4 +1,4 @@
-//! What happens while a device is in use: page requests, events, health, nonsense.
+//! A device in use: page requests, events, health, nonsense.
 
 #[path = "../support/mod.rs"]
 mod support;

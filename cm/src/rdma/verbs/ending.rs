@@ -7,7 +7,7 @@ use crate::rdma::verbs::kinds::DestroyingIdQp;
 use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::owned::Objects;
 
-/// How far an id has come.
+/// The progress of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// There is nothing more to do.

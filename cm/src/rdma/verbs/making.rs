@@ -10,7 +10,7 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::kinds::{CreatingIdQp, DestroyingIdQp};
 use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
 
-/// What `create_ep` keeps for the connections of a listener.
+/// Attributes that `create_ep` keeps for the connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Saved<'d, P: Platform> {
     pub(crate) pd: Option<&'d Pd<'d, P>>,

@@ -69,7 +69,7 @@ impl<'d, P: Platform> Cq<'d, P> {
 }
 
 impl<'d, P: Platform> DestroyingCq<'d, P> {
-    /// Whether it is gone; `None` while the firmware has not answered. If the firmware refuses, the CQ comes back. Meanwhile
+    /// `true` if it is gone; `None` while the firmware has not answered. If the firmware refuses, the CQ comes back. Meanwhile
     /// the device has to be [polled](crate::Device::poll).
     pub fn try_finish(&mut self) -> Option<Result<(), (Cq<'d, P>, CqError)>> {
         self.step(None)

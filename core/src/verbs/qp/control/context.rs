@@ -109,7 +109,7 @@ impl<P: Platform> QpObject<'_, P> {
         self.describe_alternate(qpc, attr, mask)
     }
 
-    /// What the peer may do. Reads and atomics need responder resources, so they are off until their number is known
+    /// The peer's access. Reads and atomics need responder resources, so they are off until their number is known
     /// (at INIT → RTR), whatever was asked for before.
     fn access(&self, qpc: &mut Qpc, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let asked = if mask.contains(QpAttrMask::ACCESS_FLAGS) {

@@ -135,7 +135,7 @@ pub struct DestroyingQp<'d, P: Platform, T: QpType> {
     class: SlotClass,
 }
 
-/// How a QP was destroyed; it is given back if it was not.
+/// The result of destroying a QP, which is given back if that failed.
 type Destroyed<Q> = Result<(), (Q, DestroyQpError)>;
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
@@ -170,7 +170,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
 }
 
 impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
-    /// Whether it is gone; `None` while the firmware has not answered. If the firmware refuses, the QP comes back. Meanwhile
+    /// `true` if it is gone; `None` while the firmware has not answered. If the firmware refuses, the QP comes back. Meanwhile
     /// the device has to be [polled](crate::Device::poll).
     pub fn try_finish(&mut self) -> Option<Destroyed<Qp<'d, P, T>>> {
         self.step(None)

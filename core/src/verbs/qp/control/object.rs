@@ -13,7 +13,7 @@ use crate::types::qp::{QpKind, QpState};
 use crate::types::sge::Access;
 use crate::verbs::qp::queue::sizes::QueueSizes;
 
-/// What a QP is beside its queues: all of the control path, which is the same code for every type.
+/// The QP beside its queues: all of the control path, which is the same code for every type.
 pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) kind: QpKind,
     pub(crate) device: &'d Device<'d, P>,
@@ -33,7 +33,7 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) outlives_errors: bool,
     /// Numbers of the CQs, send and receive.
     pub(crate) cqns: [u32; 2],
-    /// What modify has set so far and later transitions need again.
+    /// The attributes that modify has set and later transitions need again.
     pub(crate) port: u8,
     pub(crate) access: Access,
     pub(crate) responder_depth: u8,
@@ -54,7 +54,7 @@ pub(crate) struct Transit {
     pub(crate) responder_depth: u8,
 }
 
-/// What was begun and is not over.
+/// Work that was begun and is not over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum UnderWay {
     /// Nothing.

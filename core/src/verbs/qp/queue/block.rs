@@ -8,7 +8,7 @@ use crate::memory::dma::DmaMemory;
 use crate::memory::record::RECORD_LEN;
 use crate::verbs::qp::queue::sizes::QueueSizes;
 
-/// Where things lie in a QP's block.
+/// The places of the parts of a QP's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockLayout {
     /// Bytes of both rings, receive first.

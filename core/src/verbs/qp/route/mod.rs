@@ -1,4 +1,4 @@
-//! What stands before the data of a work request, by the type of the QP: who receives it.
+//! The segments before the data of a work request, by the type of the QP: they name the receiver.
 
 pub(super) mod dc;
 mod dc_open_batch;
