@@ -25,7 +25,7 @@ struct Lab {
     key: u32,
 }
 
-/// How many WQEs were taken from registers, how many had to be fetched although they came through one.
+/// Numbers of WQEs that were taken from registers, and of those that had to be fetched although they came through one.
 fn counts(lab: &Lab) -> (u64, u64) {
     let stats = lab.pair.a.model.stats();
     (stats.blue_flame, stats.blue_flame_missed)
@@ -80,7 +80,7 @@ impl Lab {
         a.advance();
     }
 
-    /// What arrived at the other end; the completion has come.
+    /// Waits for the completion, and returns the byte that fills the data at the other end.
     fn arrived(&mut self, len: usize) -> u8 {
         self.pair.run();
         let done = self.pair.a.poll(&mut self.cq).expect("a completion");

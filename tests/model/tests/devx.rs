@@ -251,7 +251,7 @@ fn queues_in_user_memory_move_data() {
     }
 }
 
-/// What a queue, a record or a key lies in stays; what nothing lies in goes.
+/// User memory is busy while a queue, a record or a key lies in it, and can be destroyed afterwards.
 #[test]
 fn user_memory_in_use_cannot_be_destroyed() {
     let mut node = node(1);
@@ -439,7 +439,7 @@ fn the_device_writes_to_no_memory_that_it_may_only_read() {
     assert!(pair.b.poll_all(&mut b.1).is_empty());
 }
 
-/// What is one user's is nothing to another one, and everything to the kernel.
+/// A user's objects cannot be used, changed, queried or destroyed by another user; the kernel may do all of this.
 #[test]
 fn users_have_their_own_objects() {
     let mut node = node(1);

@@ -1,4 +1,4 @@
-//! What DPDK's driver for Linux (`librte_net_mlx5`) expects of a card, and what the kernel does for it.
+//! Expectations of DPDK's driver for Linux (`librte_net_mlx5`) towards a card, and the kernel's part of them.
 
 mod common;
 

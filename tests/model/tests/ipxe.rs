@@ -1,5 +1,5 @@
-//! What iPXE's driver (`golan`) expects of a card: internal commands through configuration space, and the firmware's agent for
-//! the subnet's management.
+//! Expectations of iPXE's driver (`golan`) towards a card: internal commands through configuration space, and the firmware's
+//! agent for the subnet's management.
 
 mod common;
 

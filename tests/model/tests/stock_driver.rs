@@ -1,4 +1,4 @@
-//! What the vendor's own driver for Linux proved wrong in the model, test by test, so that it stays right without a guest.
+//! Mistakes of the model that the vendor's own driver for Linux has shown: one test for each, which needs no guest.
 
 mod common;
 
@@ -520,7 +520,7 @@ fn performance_queries_never_reach_the_driver() {
     }
 }
 
-/// How mlx5_core brings a card back whose firmware has stopped: it looks whether it may reset, asks for that beside the
+/// mlx5_core brings a card back whose firmware has stopped: it checks that a reset is possible, asks for one beside the
 /// queue's address, waits until the interface is disabled, and starts from the beginning.
 #[test]
 fn stopped_firmware_comes_back_by_software_reset() {

@@ -1,4 +1,4 @@
-//! What the interface forbids is refused or does not work: objects, sizes and operations beyond the capabilities, and queues
+//! Violations of the interface are refused or have no effect: objects, sizes and operations beyond the capabilities, and queues
 //! that are not where they have to be.
 
 mod common;
@@ -414,7 +414,7 @@ fn queues_in_unaligned_pages_are_refused() {
     assert_eq!(answer, Some(refused(Syndrome::SrqPageUnaligned)));
 }
 
-/// What the IOMMU does not map any more is a fault that the host sees, and no data.
+/// Access to memory that the IOMMU does not map any more is a fault that the host sees, and moves no data.
 #[test]
 fn queues_that_are_not_mapped_are_dma_faults() {
     // The send queue, then the completion queue.

@@ -1,4 +1,4 @@
-//! What other drivers send to cards, and cards take: short messages, output buffers smaller than the answer, and
+//! Deviations of other drivers that cards accept: short messages, output buffers smaller than the answer, and
 //! resources that are freed before what uses them.
 
 mod common;
@@ -86,7 +86,7 @@ fn transitions_of_256_bytes_are_taken() {
     assert_eq!(state, 3, "not RTS");
 }
 
-/// What asks for another migration state is still refused: there is none.
+/// A request for another migration state is still refused: there is none.
 #[test]
 fn migration_that_is_asked_for_is_refused() {
     let (mut pair, qpn, _) = with_qp();

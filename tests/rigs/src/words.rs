@@ -17,9 +17,9 @@ const CEILINGS: [(&str, usize); 13] = [
     ("tests/bare-metal", 42),
     ("tests/bench", 37),
     ("tests/in-process", 92),
-    ("tests/model", 53),
+    ("tests/model", 0),
     ("tests/model-server", 25),
-    ("tests/rigs", 12),
+    ("tests/rigs", 0),
     ("vfio-driver", 0),
 ];
 
@@ -78,19 +78,19 @@ fn documentation_begins_with_no_word_of_a_question() {
 
 #[test]
 fn only_the_first_word_of_a_comment_is_looked_at() {
-    let text = "\
-//! What it is.
-//! How it works.
-
-/// The way.
-/// Which one.
-///
-/// What follows is a paragraph.
-fn way() {}
-
-    /// Whether.
-    // What an ordinary comment says.
-    /// Whatever is asked for.
-";
-    assert_eq!(refused(text), [1, 10]);
+    let text = [
+        "//! What it is.",
+        "//! How it works.",
+        "",
+        "/// The way.",
+        "/// Which one.",
+        "///",
+        "/// What follows is a paragraph.",
+        "fn way() {}",
+        "",
+        "    /// Whether.",
+        "    // What an ordinary comment says.",
+        "    /// Whatever is asked for.",
+    ];
+    assert_eq!(refused(&text.join("\n")), [1, 10]);
 }

@@ -14,7 +14,7 @@ impl Device {
         caps.eswitch_manager() && caps.log_max_l2_table() > 0 && self.ethernet()
     }
 
-    /// Whether a frame from the cable to this address comes to this function, and not to another one on the port.
+    /// Returns `true` if a frame from the cable to this address comes to this function, and not to another one on the port.
     pub(crate) fn is_for_this_function(&self, to: [u8; 6]) -> bool {
         to[0] & 1 != 0
             || !self.has_l2_table()

@@ -87,7 +87,7 @@ fn check_block(block: &[u8; BLOCK], number: u32, token: u8) -> Result<(), Delive
     Ok(())
 }
 
-/// Whether there are blocks for the whole answer; a command must not be executed whose answer has no place.
+/// Checks that there are blocks for the whole answer; a command must not be executed whose answer has no place.
 pub(crate) fn check_output(io: &mut Io<'_>, entry: &[u8; 64], len: usize) -> Result<(), Delivery> {
     let mut at = be64(entry, 0x30);
     let blocks = len.saturating_sub(16).div_ceil(DATA);

@@ -71,8 +71,8 @@ pub(super) enum Outcome {
     NoBuffer,
 }
 
-/// What completions of a striding queue say beside the index, which is that of the stride. The WQE, and how many strides
-/// are used up.
+/// Additional fields of completions of a striding queue: the WQE, and the number of strides used up. The index beside them is
+/// the stride's.
 pub(super) type Strided = Option<(u16, u16)>;
 
 impl Device {

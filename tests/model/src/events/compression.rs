@@ -27,7 +27,7 @@ const MOST: usize = 64;
 /// The time that a session stays open on cards that do not say.
 const OPEN: Duration = Duration::from_micros(16);
 
-/// Whether a completion may be in a session at all.
+/// Returns `true` if a completion may be part of a compression session.
 fn compressible(entry: &[u8; SIZE], solicited: bool) -> bool {
     let last = OpOwn::read(entry);
     let plain = Opcode::from_number(last.opcode())
@@ -60,7 +60,7 @@ fn shared(entry: &[u8; SIZE], format: MiniFormat) -> [u8; SIZE] {
     shared
 }
 
-/// Whether `next` can follow `last` in a session.
+/// Returns `true` if `next` can follow `last` in a session.
 fn follows(last: &[u8; SIZE], next: &[u8; SIZE], format: MiniFormat, strides: bool) -> bool {
     if shared(last, format) != shared(next, format) {
         return false;

@@ -99,7 +99,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Whether the driver's next command with this header is struck.
+    /// Takes the fault that applies to the driver's next command with this header, if one is set.
     pub(crate) fn strike(&mut self, opcode: u16, op_mod: u16) -> Option<CommandFault> {
         if self.commands.is_empty() {
             return None;

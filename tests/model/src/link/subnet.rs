@@ -237,7 +237,7 @@ impl Subnet {
         }
     }
 
-    /// Whether there is a port at an end, as a switch sees it.
+    /// Sets the link state of a switch's port; does nothing for an adapter's end.
     fn set_end(&mut self, end: End, up: bool) {
         if let End::Switch(switch, port) = end
             && let Some((frame, out)) = self.switches[switch].set_link(port, up)
@@ -260,7 +260,7 @@ impl Subnet {
         self.busy = questions;
     }
 
-    /// How many of these there are still.
+    /// Number of questions that are still to be lost or answered as busy.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy

@@ -160,7 +160,7 @@ impl Device {
         }
     }
 
-    /// What no key in the table says: whether this is the key of the null region, which its owner uses as it likes.
+    /// Allows local access through the null region's key, which the table of keys does not have: its owner uses it as it likes.
     #[cold]
     fn null_region(&self, key: u32, right: Right) -> Option<()> {
         let local = matches!(right, Right::LocalRead | Right::LocalWrite);

@@ -115,7 +115,7 @@ impl Device {
         delivered
     }
 
-    /// Whether a frame from this port is for the port itself.
+    /// Returns `true` if a frame from this port is addressed to the port itself.
     pub(crate) fn is_own(&self, to: [u8; 6], frame: &[u8]) -> bool {
         if self.ethernet() {
             return to == self.vport.mac() || frame.get(6..12) == Some(&to);

@@ -60,7 +60,7 @@ pub(crate) fn local(lid: u16) -> [u8; 16] {
     u128::from(lid).to_be_bytes()
 }
 
-/// Whether an address is such a substitute.
+/// Returns `true` if an address is such a substitute.
 pub(crate) fn without_global(address: &[u8; 16]) -> bool {
     address[..14] == [0; 14]
 }

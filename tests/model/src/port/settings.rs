@@ -1,6 +1,6 @@
-//! What drivers set of the port: flow control, trust, traffic classes, error correction, congestion control. Each function has
-//! its own; on a card the functions of a port share them. They are the port's, so that a function's reset leaves them: Linux'
-//! driver asks for trust and priorities when it starts, as another may have set them (`mlx5e_trust_initialize`).
+//! Settings of the port that drivers change: flow control, trust, traffic classes, error correction, congestion control. Each
+//! function has its own; on a card the functions of a port share them. They are the port's, so that a function's reset leaves
+//! them: Linux' driver asks for trust and priorities when it starts, as another may have set them (`mlx5e_trust_initialize`).
 
 use bareverbs_firmware_cmds::congestion::{
     CongControlRRoceEcnNp, CongControlRRoceEcnRp, CongestionPoint,
@@ -38,7 +38,7 @@ pub struct TrafficClass {
     pub limit: (u8, u16),
 }
 
-/// What is set of a port.
+/// Settings of a port.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Those of [`IB_SPEEDS`] that the driver lets the port have.
@@ -47,7 +47,7 @@ pub struct Settings {
     pub pauses: [Pauses; 2],
     /// Watermarks of a stalled device: minor, critical.
     pub(crate) watermarks: [u16; 2],
-    /// What frames' priorities are taken from: 1 the tag, 2 the IP header's DSCP.
+    /// Source of frames' priorities: 1 the tag, 2 the IP header's DSCP.
     pub trust: u8,
     /// Priority of each DSCP.
     pub dscp: [u8; DSCPS],
@@ -66,8 +66,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the card starts with. The parameters of congestion control are those that the vendor's documentation of DCQCN has
-    /// as defaults; the others are assumed.
+    /// Returns the settings that the card starts with. The parameters of congestion control are those that the vendor's
+    /// documentation of DCQCN has as defaults; the others are assumed.
     pub(crate) fn new() -> Self {
         let mut reaction = CongControlRRoceEcnRp::ZERO;
         reaction

@@ -21,7 +21,7 @@ const BAD_M_KEY: u16 = 256;
 const GENERIC: u8 = 0x80;
 const SECURITY: u8 = 2;
 const INFORMATIONAL: u8 = 4;
-/// Who sends them.
+/// Producer type of the notices: a channel adapter.
 const CHANNEL_ADAPTER: [u8; 3] = [0, 0, 1];
 const NODE_DESCRIPTION_CHANGED: u16 = 1;
 /// Where a notice's details begin.

@@ -9,7 +9,7 @@ use bareverbs_firmware_cmds::vport::NicVportContext;
 
 /// Largest MTU that the port can be set to, headers included.
 pub(crate) const MAX_HW_MTU: u16 = 10_240;
-/// What the register's MTU counts beyond the payload: Ethernet header, VLAN tag, check sequence.
+/// Bytes that the register's MTU counts beyond the payload: Ethernet header, VLAN tag, check sequence.
 pub(crate) const MTU_OVERHEAD: u16 = 22;
 /// P_Key table entries (`pkey_table_size` code 0).
 pub(crate) const PKEYS: u16 = 128;
@@ -28,7 +28,7 @@ impl Traffic {
     }
 }
 
-/// What went through the port.
+/// Traffic through the port.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PortTraffic {
     pub(crate) received: Traffic,
@@ -166,7 +166,7 @@ impl Vport {
         [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
     }
 
-    /// Whether a unicast address is the port's own, or one that the driver accepts.
+    /// Returns `true` if a unicast address is the port's own, or one that the driver accepts.
     pub(crate) fn accepts(&self, address: [u8; 6]) -> bool {
         let number = address
             .iter()

@@ -9,7 +9,7 @@ use crate::roce::transport::{GSI_QPN, SMI_QPN};
 use crate::steering::Verdict;
 use bareverbs_firmware_cmds::roce::RoceAddr;
 
-/// What the RDMA part of the device did with a frame.
+/// Outcome of the RDMA part of the device for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RdmaOutcome {
     /// A QP has it.

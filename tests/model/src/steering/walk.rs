@@ -58,8 +58,8 @@ impl Steering {
         });
     }
 
-    /// Whether a frame is sent, as what it has become then; counts it on the way. `inside` looks where the packet starts that
-    /// is inside of a tunnel's.
+    /// Returns `true` if a frame is sent; the frame is replaced by what the tables made of it. Counts it on the way. `inside`
+    /// finds the start of the packet within a tunnel's.
     pub(crate) fn transmit(
         &mut self,
         frame: &mut Vec<u8>,

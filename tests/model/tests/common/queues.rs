@@ -25,7 +25,7 @@ pub const ALL: u32 = 15;
 pub const SIGNALED: u8 = 0x08;
 pub const SOLICITED: u8 = 0x02;
 
-/// How entries lie in a completion queue: size by its number in the context, and the format of compressed ones.
+/// Layout of the entries of a completion queue: size by its number in the context, and the format of compressed ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CqPlan {
     pub cqe_sz: u8,
@@ -93,7 +93,7 @@ pub struct Qp {
 
 pub const RQ_STRIDE: u64 = 64;
 
-/// What a QP is made with beyond the usual.
+/// Attributes that a QP is created with.
 #[derive(Clone, Copy)]
 pub struct QpPlan {
     pub st: u8,

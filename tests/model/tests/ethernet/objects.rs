@@ -1,4 +1,4 @@
-//! What the commands refuse.
+//! Commands on the objects of network queues that are refused: create, modify and destroy.
 
 use crate::common::Failure;
 use crate::lab::*;
@@ -335,7 +335,7 @@ fn tables_of_queues() {
     assert_eq!(made, Err(refused(Syndrome::RqtList)));
 }
 
-/// What something refers to is in use until that is gone.
+/// An object cannot be destroyed while another one refers to it.
 #[test]
 fn what_is_in_use_stays() {
     let mut lab = Lab::new();

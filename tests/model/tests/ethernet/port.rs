@@ -1,4 +1,4 @@
-//! What the port counts and keeps for a network driver.
+//! Counters of the port, and the lists that it keeps for a network driver.
 
 use crate::common::Failure;
 use crate::lab::*;

@@ -55,7 +55,7 @@ fn with_tags(frame: &[u8], tags: &[u16]) -> Vec<u8> {
     .concat()
 }
 
-/// How many bytes are demanded is what Linux (`mlx5e_calc_min_inline`) copies.
+/// The number of bytes that are demanded is what Linux (`mlx5e_calc_min_inline`) copies.
 #[test]
 fn requests_with_fewer_headers_inline_than_the_card_demands_are_sent() {
     let plain = udp_frame(OTHER, OWN, (1, 2), &[7; 100]);

@@ -127,7 +127,7 @@ impl Scene {
         self.pair.run();
     }
 
-    /// What both sets say, and that it is gone once it was cleared.
+    /// Reads both sets of counters, and checks that a query which clears them leaves none.
     fn counts(&mut self) -> [Vec<(&'static str, u32)>; 2] {
         let sets = self.sets;
         [(&mut self.pair.a, sets[0]), (&mut self.pair.b, sets[1])].map(|(node, set)| {

@@ -34,7 +34,7 @@ struct Srq {
     posted: u16,
 }
 
-/// What targets receive into.
+/// Receive side of the targets: SRQ, CQ and memory.
 struct Receiver {
     srq: Srq,
     cq: Cq,

@@ -1,4 +1,4 @@
-//! What is refused: creating what does not fit, and destroying what is in use.
+//! Refusals over an object's life: creating what does not fit, and destroying what is in use.
 
 use bareverbs_firmware_cmds::cq::DestroyCqIn;
 use bareverbs_firmware_cmds::domain::DeallocPdIn;

@@ -1,4 +1,4 @@
-//! Which packets a QP accepts, what a transition takes, and what its requests change and return.
+//! The QP: the packets it accepts, the attributes a transition takes, and the results of its requests.
 
 use bareverbs_firmware_cmds::mkey::{CreateMkeyIn, QueryMkeyIn};
 use bareverbs_firmware_cmds::qp::{Init2rtrQpIn, QueryQpIn, Rts2rtsQpIn};

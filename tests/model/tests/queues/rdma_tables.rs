@@ -383,7 +383,7 @@ fn misses_that_switch_the_domain() {
     assert_eq!(pair.a.poll(&mut cq_a).map(|done| done.opcode), Some(0));
 }
 
-/// What these tables do not have is refused.
+/// Match fields and actions that these tables do not support are refused.
 #[test]
 fn what_they_cannot() {
     let mut node = Node::new(config(1));

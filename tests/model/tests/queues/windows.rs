@@ -69,7 +69,7 @@ pub(crate) struct Bind {
     two: Option<u32>,
 }
 
-/// What rdma-core's provider posts for IBV_WR_BIND_MW.
+/// WQE that rdma-core's provider posts for IBV_WR_BIND_MW.
 pub(crate) fn bind(bind: &Bind) -> Vec<u8> {
     let mut context = Mkc::ZERO;
     context
@@ -97,7 +97,7 @@ pub(crate) fn bind(bind: &Bind) -> Vec<u8> {
     umr(flags, 4, mask | LEN | START | RIGHTS, &context, &list)
 }
 
-/// What it posts for IBV_WR_LOCAL_INV.
+/// WQE that rdma-core's provider posts for IBV_WR_LOCAL_INV.
 fn local_invalidate() -> Vec<u8> {
     let mut context = Mkc::ZERO;
     context.set_qpn(ANY_QP).set_free(true);

@@ -1,4 +1,4 @@
-//! What ends a QP, and how both sides learn it.
+//! Errors that end a QP, and their report to both sides.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::mock::*;
 
 const US: Duration = Duration::from_micros(1);
 
-/// What must be true of memory when everything is done.
+/// A condition on memory that must hold when everything is done.
 enum Expect {
     /// `len` bytes at `to` on the peer are those of `from` here.
     There { from: usize, to: usize, len: usize },

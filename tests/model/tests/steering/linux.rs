@@ -186,7 +186,7 @@ impl Tables {
         }));
     }
 
-    /// Which type a frame was counted as; `None` if it went nowhere.
+    /// Returns the type that a frame was counted as; `None` if it went nowhere.
     fn walk(&mut self, frame: &[u8]) -> Option<&'static str> {
         let before: Vec<_> = self.totals();
         self.lab.receive(frame);

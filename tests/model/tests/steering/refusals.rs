@@ -429,7 +429,7 @@ fn counters(stand: &mut Fixture) {
     stand.refuses_from(bulk, FlowCounterExhausted, |_| ());
 }
 
-/// What a card refuses that has less.
+/// Commands are refused on cards without the capability that they need.
 fn capabilities(stand: &mut Fixture) {
     use Syndrome::*;
     let without = |change: fn(&mut Config), try_it: &dyn Fn(&mut Lab) -> Result<(), Failure>| {

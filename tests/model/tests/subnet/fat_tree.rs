@@ -22,7 +22,7 @@ struct World {
     host: TestHost,
 }
 
-/// What NodeInfo says.
+/// A node's NodeInfo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Found {
     guid: u64,
@@ -89,7 +89,7 @@ impl World {
 /// A cable, by the GUIDs and ports of its ends, the smaller one first.
 type Cable = [(u64, u8); 2];
 
-/// What was found, and a way to it, by GUID.
+/// Nodes that were found by GUID, each with a route to it.
 type Nodes = BTreeMap<u64, (Found, Vec<u8>)>;
 
 /// All cables and nodes.

@@ -1,4 +1,4 @@
-//! What a subnet manager does to ports and switches, as the specification has it; OpenSM does the same in
+//! Effects of a subnet manager on ports and switches, as the specification has them; OpenSM does the same in
 //! `cargo rig infiniband`.
 
 #[path = "../common/mod.rs"]

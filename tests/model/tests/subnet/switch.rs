@@ -138,7 +138,7 @@ fn a_directed_route_leads_to_a_switch_and_back() {
     }
 }
 
-/// What Linux does with a datagram whose directed route ends at one of its ports (`smi_handle_dr_smp_recv`,
+/// Linux's answer to a datagram whose directed route ends at one of its ports (`smi_handle_dr_smp_recv`,
 /// `smi_handle_dr_smp_send`, `agent_send_response`): it notes the port, moves the pointer beyond the end and, with the
 /// answer, back, and sends that to the identifier which the request came from.
 fn answer_of_linux(request: &[u8]) -> Vec<u8> {

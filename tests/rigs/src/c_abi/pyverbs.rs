@@ -160,7 +160,7 @@ fn render(found: &BTreeMap<&str, End<'_>>) -> String {
     text
 }
 
-/// Whether each test ended as it has to. Why one fails is said in words of ours; why it is skipped, in the suite's.
+/// Checks that each test ended as expected. The reasons for failures are in our words, those for skipped tests in the suite's.
 fn compare(
     name: &str,
     expected: &BTreeMap<&str, End<'_>>,

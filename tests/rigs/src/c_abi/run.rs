@@ -312,7 +312,7 @@ const TOO_EARLY: &str = "Event: RDMA_CM_EVENT_REJECTED; error: 8.";
 /// The most runs of such programs.
 const ATTEMPTS: usize = 3;
 
-/// Whether that is what happened to the client.
+/// Returns `true` if the client was refused for this reason.
 fn came_too_early(ends: &[End]) -> bool {
     ends.iter()
         .any(|(side, _, printed)| *side == Side::Client && printed.contains(TOO_EARLY))

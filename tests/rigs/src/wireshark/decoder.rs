@@ -1,4 +1,4 @@
-//! What our own decoders read from a frame, with tshark's field names: two readings of the same bytes have to agree.
+//! Readings of a frame by our own decoders, with tshark's field names: two readings of the same bytes have to agree.
 
 use super::expect::{Field, Value, bytes, number, text};
 use super::packets::payload_field;

@@ -1,4 +1,4 @@
-//! What models of InfiniBand ports sent, as packets of InfiniBand's link layer: with local route headers, and CRCs over these.
+//! Frames of models of InfiniBand ports as packets of InfiniBand's link layer: with local route headers, and CRCs over these.
 
 use super::decoder;
 use super::expect::{Field, Value, differences, number};

@@ -4,7 +4,7 @@ use connectx_model::pcap::{ReadError, Reader, Writer};
 use connectx_model::roce::packet::Packet;
 use std::collections::HashMap;
 
-/// How many frames of a kind are looked at, the first ones: a test of performance sends the same over and over.
+/// Number of frames of a kind that are dissected, the first ones: a performance test sends the same over and over.
 const MOST_OF_A_KIND: usize = 500;
 
 /// The properties that make frames alike.

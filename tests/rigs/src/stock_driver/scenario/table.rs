@@ -39,7 +39,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     rounds: &[],
 };
 
-/// What programs show of a port's settings in `settings.sh`, and of its module, which is `Module::copper_cable`'s.
+/// Output of programs about a port's settings in `settings.sh`, and about its module, which is `Module::copper_cable`'s.
 pub(crate) const SETTINGS: &[(&str, &str)] = &[
     (
         "module",

@@ -125,7 +125,7 @@ impl Variant {
     }
 }
 
-/// What is known of an end of a connection, from the driver, before any of its messages are looked at.
+/// Properties of an end of a connection that the driver knows before any of its messages is dissected.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Learned {
     pub(super) comm_id: u32,
