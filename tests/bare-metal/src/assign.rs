@@ -14,7 +14,7 @@ use crate::error::{MachineError, Place};
 pub(crate) struct Windows {
     /// Below 4 GiB.
     pub(crate) low: Range<u64>,
-    /// What only 64-bit BARs reach. Behind bridges it is for prefetchable ones.
+    /// Above 4 GiB, for 64-bit BARs alone. Behind bridges it is for prefetchable ones.
     pub(crate) high: Range<u64>,
 }
 
@@ -73,7 +73,7 @@ struct Assignment<'a, C> {
     buses: &'a RangeInclusive<u8>,
     /// The bus that was numbered last.
     last_bus: u8,
-    /// What is left of the windows.
+    /// The parts of the windows that are still free.
     low: Range<u64>,
     high: Range<u64>,
 }

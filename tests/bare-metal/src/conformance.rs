@@ -20,7 +20,7 @@ use machine::Machine;
 
 kernel::entry!(main);
 
-/// What the driver keeps, with 64 MiB for the firmware. Static, as in `node.rs`.
+/// The driver's storage, with 64 MiB for the firmware. Static, as in `node.rs`.
 static RESOURCES: Mutex<Resources<Qps<2>, Cqs<2>, Srqs<0>, PageChunks<32>>> =
     Mutex::new(Resources::new());
 

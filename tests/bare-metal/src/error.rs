@@ -1,10 +1,10 @@
-//! What can be wrong with the machine.
+//! Faults of the machine.
 
 use core::fmt;
 
 use pci_types::PciAddress;
 
-/// What is wrong with the machine.
+/// A fault of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineError {
     /// The boot loader left no start information, or of an unknown form.

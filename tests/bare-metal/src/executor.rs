@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use core::time::Duration;
 
-/// Which tasks of a [`run`] are ready: they were woken, and not polled since. Static, as wakers refer to it, which may
+/// The ready tasks of a [`run`]: they were woken, and not polled since. Static, as wakers refer to it, which may
 /// be kept for any time and be used from anywhere.
 #[derive(Debug)]
 pub struct Ready<const N: usize>([AtomicBool; N]);

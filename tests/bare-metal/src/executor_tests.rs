@@ -1,4 +1,4 @@
-//! What the executor promises. Nothing here depends on time but the limit after which a test counts as hanging.
+//! Tests of the executor. Nothing here depends on time but the limit after which a test counts as hanging.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};

@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-/// What the boot code fills the stack with.
+/// The value that the boot code fills the stack with.
 const UNUSED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 macro_rules! part {

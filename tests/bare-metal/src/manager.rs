@@ -19,7 +19,7 @@ const ALONE: Duration = Duration::from_secs(10);
 /// Ids: the listener, the connections, and those who ask for one. Each takes some of the stack.
 const IDS: usize = if cfg!(feature = "tasks") { 6 } else { 4 };
 
-/// What the manager and its neighbours keep, as far as it does not name the device. Static, as all that lasts.
+/// Storage of the manager and its neighbours, as far as it does not name the device. Static, as all that lasts.
 struct Memory {
     neighbours: ip::Resources<Addresses<2>, Neighbours<16>, Routes<1>, Groups<8>>,
     connections: [Slot; 16],

@@ -16,7 +16,7 @@ const LINK: Duration = Duration::from_secs(10);
 /// Connections at once: a QP each, beside those of the connection manager and its neighbours.
 const QPS: usize = if cfg!(feature = "tasks") { 8 } else { 4 };
 
-/// What the driver keeps: a connection's QP, its two CQs, and what the connection manager and its neighbours need; 64 MiB
+/// The driver's storage: a connection's QP, its two CQs, and the queues of the connection manager and its neighbours; 64 MiB
 /// for the firmware. Static, as all that lasts: the stack is for what comes and goes.
 static RESOURCES: Mutex<Resources<Qps<QPS>, Cqs<16>, Srqs<1>, PageChunks<32>>> =
     Mutex::new(Resources::new());

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 /// The longest message.
 pub(crate) const SIZE_MAX: u32 = 1 << 20;
 
-/// What is asked for.
+/// Options of the command line.
 #[cfg_attr(
     not(feature = "rping"),
     expect(dead_code, reason = "the words are the same in all images")

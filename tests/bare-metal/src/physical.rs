@@ -1,4 +1,4 @@
-//! What the firmware and the boot loader left in memory, as bytes, before the memory is allocated.
+//! Tables of the firmware and the boot loader, as bytes, before the memory is allocated.
 
 // UNSAFETY: makes slices of addresses.
 #![cfg_attr(target_os = "none", expect(unsafe_code))]
@@ -12,7 +12,7 @@ pub(crate) trait Memory {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// What the boot code mapped. Only used until memory is given out, so that nothing writes there.
+/// Memory that the boot code mapped. Only used until memory is given out, so that nothing writes there.
 #[cfg(target_os = "none")]
 pub(crate) struct AtBoot;
 

@@ -1,4 +1,4 @@
-//! What the program does: reads its command line, and runs what it was built for (`rping`, if nothing else was said) on
+//! The program: reads its command line, and runs what it was built for (`rping`, if nothing else was said) on
 //! the card until it has worked, or for good.
 
 use bareverbs::verbs::Device;

@@ -19,13 +19,13 @@ use crate::{console, image};
 /// The machine, as a program finds it.
 #[derive(Debug)]
 pub struct Boot {
-    /// What was asked for on the command line.
+    /// The command line's text.
     pub command_line: &'static str,
     /// The PCI functions.
     pub ecam: Ecam,
 }
 
-/// How a run ended, as QEMU's exit status.
+/// Result of a run, as QEMU's exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {

@@ -34,14 +34,14 @@ const TASKS: usize = CLIENTS + 1;
 
 static READY: Ready<TASKS> = Ready::new();
 
-/// What the tasks share.
+/// State that the tasks share.
 struct Server<'c, 's, 'd> {
     cm: AsyncCm<'c, 's, 'd, Machine, NeighbourDiscovery<'s, 'd, Machine>>,
     listener: CmId,
     /// Bytes of a message at most.
     size: u32,
     silence: Duration,
-    /// How long clients are silent.
+    /// Limits the time that clients are silent.
     timers: Timers<CLIENTS>,
     /// One task waits for a listener.
     listening: Turns<CLIENTS>,
@@ -62,7 +62,7 @@ struct Client<'d> {
     id: CmId,
     /// Advertisements arrive here.
     inbox: Buffer<'d, Machine>,
-    /// What was read, and is written.
+    /// Receives the client's data, and is written back to it.
     buffer: Buffer<'d, Machine>,
 }
 

@@ -28,23 +28,23 @@ const ROUNDS: u32 = 64;
 const OTHERS: [u32; 3] = [10, 10_000, 100_000];
 /// Connections that are made, held all at once, and taken down.
 const HELD: [u32; 2] = [10, 100_000];
-/// How much dearer a connection may be among the most of them than among the fewest.
+/// Largest ratio of a connection's cost among the most of them to that among the fewest.
 const FLAT: f64 = 1.05;
 
 /// Linux's ib_cm, rdma_cm and rxe in a guest, from creating the id to destroying it, both ends.
 const KERNEL: f64 = 580_000.0;
 
-/// What is aimed at: CM and driver, and these with the models.
+/// Goals: CM and driver, and these with the models.
 const AIM: f64 = 40_000.0;
 const AIM_ALL: f64 = 95_000.0;
 
-/// What is measured.
+/// A measured row.
 struct Row {
     title: &'static str,
     instructions: f64,
     /// The most that is allowed.
     must: f64,
-    /// What we aim at.
+    /// The goal.
     aim: f64,
 }
 
@@ -57,12 +57,12 @@ const OUTSIDE: &[&str] = &[
     "Platform>::dma_free",
 ];
 
-/// What is counted alone.
+/// The function that is counted alone.
 const EVERYTHING: &str = "connection::everything";
 /// The same, where connections have QPs of others that are over.
 const RECYCLED: &str = "connection::recycled";
 
-/// What of a connection is left without the models and the world around them.
+/// Instructions of a connection without those of the models and the world around them.
 fn without_models(function: &str) -> std::io::Result<Option<f64>> {
     let costs = callgrind::count_inside(function)?;
     let outside: u64 = OUTSIDE.iter().filter_map(|name| costs.of(name)).sum();

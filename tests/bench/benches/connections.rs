@@ -38,7 +38,7 @@ const GOALS: [(u64, f64); 3] = [(20, 30.0), (100, 60.0), (300, 160.0)];
 /// Commands on the critical path of one connection alone, on each side: with new QPs, and with QPs that are used again.
 const LATENCIES: [f64; 2] = [4.0, 2.0];
 
-/// What 100,000 QPs may take in seconds: the goal, and what was reached plus 2 %. Destruction has no goal of its own.
+/// Limits for 100,000 QPs in seconds: the goal, and the last result plus 2 %. Destruction has no goal of its own.
 const MANY_QPS: [(&str, f64, f64); 2] = [
     ("from creation to RTS", 1.0, 0.287),
     ("destroyed", 1.0, 0.136),
@@ -56,7 +56,7 @@ const fn mac(node: u8) -> [u8; 6] {
     [2, 0xc9, 0, 0, 0, node + 1]
 }
 
-/// What some connections took.
+/// The costs of some connections.
 struct Outcome {
     /// From before the first QP to the last `Established`.
     time: Duration,

@@ -45,7 +45,7 @@ struct Operation {
     name: &'static str,
     function: &'static str,
     goal: f64,
-    /// What was counted last.
+    /// The last count.
     last: f64,
 }
 
@@ -70,7 +70,7 @@ const fn row(name: &'static str, function: &'static str, goal: f64, last: f64) -
     }
 }
 
-/// How much more an operation may take in a build without link-time optimization.
+/// Largest ratio of an operation's cost in a build without link-time optimization to that with it.
 const PLAIN: f64 = 1.15;
 
 #[rustfmt::skip]
@@ -230,7 +230,7 @@ fn run() {
     }
 }
 
-/// What a QP and its side of a connection take.
+/// Prints the memory of a QP and of its side of a connection.
 fn memory() {
     let setup = Setup::new();
     let bench = Bench::new(&setup);

@@ -1,4 +1,4 @@
-//! What the device model itself can carry: messages and bytes from one model to the other, each payload copied once per
+//! Throughput of the device model itself: messages and bytes from one model to the other, each payload copied once per
 //! hop. The driver posts and polls in large batches, so that its own part is small.
 //!
 //! Instructions per message are counted by callgrind; messages and bytes per second are what this machine makes of them,

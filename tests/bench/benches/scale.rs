@@ -35,7 +35,7 @@ use support::Fake;
 use support::firmware::{Action, Posted};
 use support::random::Random;
 
-/// What is run without arguments.
+/// Numbers of QPs that are measured without arguments.
 const COUNTS: [usize; 2] = [16, 1024];
 const BATCH: usize = 256;
 const LIST: usize = 16;
@@ -76,7 +76,7 @@ unsafe impl Platform for Scripted {
     );
 }
 
-/// What the device knows.
+/// State of the fake device.
 #[derive(Default)]
 struct Known {
     next: u32,
@@ -139,7 +139,7 @@ fn main() {
     }
 }
 
-/// What two threads do, each with a device, a QP and a CQ, as a multiple of what one does: both in turns, by the clock from the
+/// Measures two threads, each with a device, a QP and a CQ, as a multiple of one: both in turns, by the clock from the
 /// start of the first to the end of the last, so that other work on the machine makes it less, and never more.
 fn two_threads() {
     let mut ratios: Vec<f64> = (0..TURNS)
@@ -164,7 +164,7 @@ fn two_threads() {
     println!("threads {middle:.2} {best:.2}");
 }
 
-/// What the device knows of a QP.
+/// The device's view of a QP.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,
@@ -209,7 +209,7 @@ fn create<'d>(pd: &Pd<'d, Scripted>, cq: &Cq<'d, Scripted>, depth: usize) -> Qp<
     qp
 }
 
-/// How long it took.
+/// Times of a measurement.
 struct Times {
     /// Nanoseconds of a post and of a completion, of the median batch.
     post: f64,

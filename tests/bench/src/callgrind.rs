@@ -89,7 +89,7 @@ fn run(inside: Option<&str>) -> io::Result<Costs> {
     run_as(command, &[env::current_exe()?.into_os_string()], inside)
 }
 
-/// What another program's functions cost inside those whose names begin with `inside`. `command` runs valgrind, whose
+/// Counts the costs of another program's functions inside those whose names begin with `inside`. `command` runs valgrind, whose
 /// arguments are added; the program and its arguments follow them. The calls of functions in `apart` are told apart by
 /// their callers ([`Costs::of_calls`]).
 pub fn count_program(

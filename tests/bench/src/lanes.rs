@@ -16,7 +16,7 @@ pub const BATCH: usize = 16;
 const IN_FLIGHT: u32 = 8;
 const LONGEST: usize = 64 << 10;
 
-/// Who drives the two ends.
+/// The threads that drive the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     /// One thread does both in turns, and nothing else runs: the clock is virtual.

@@ -1,4 +1,4 @@
-//! What the benchmarks share: instruction counting, and what they print.
+//! Shared parts of the benchmarks: instruction counting and reports.
 //!
 //! Numbers are instructions per operation, counted by callgrind, so that they are the same on every machine and in every
 //! run. A benchmark is one file in `benches/`: it runs itself once more under callgrind ([`callgrind::count`]), reads the

@@ -1,4 +1,4 @@
-//! What functions of a linked program call, as its machine code says: to show that a path has no call that panics.
+//! The calls of functions in a linked program, from its machine code: to show that a path has no call that panics.
 //!
 //! A check of an index or a `Result` that is not proven away ends in a call of the standard library, which would be found
 //! here. Calls are found in what `objdump` prints: direct ones, jumps out of the function, and functions whose address is
@@ -60,8 +60,8 @@ impl Program {
             .find(|called| called.contains(name))
     }
 
-    /// What the functions whose paths are, or end in, `function` reach besides themselves and the functions of `within`, a crate:
-    /// not beyond those whose names are in `cold`. `None` if there is no such function.
+    /// Functions that the functions with this path, or one that ends in `function`, reach outside of themselves and of `within`, a
+    /// crate: not beyond those whose names are in `cold`. `None` if there is no such function.
     #[must_use]
     pub fn reaches(&self, function: &str, within: &str, cold: &[&str]) -> Option<BTreeSet<&str>> {
         let ends = format!("::{function}");

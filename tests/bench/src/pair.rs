@@ -89,7 +89,7 @@ pub fn recorded_device<'s>(
 
 /// Two managers, each on its device. The client is node 0.
 pub struct Pair<'w, 's, 'd> {
-    /// What lets the devices work.
+    /// The world in which the devices work.
     pub world: &'w World,
     /// The managers.
     pub cms: [RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'static>>; 2],

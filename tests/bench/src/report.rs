@@ -1,8 +1,8 @@
-//! What benchmarks print.
+//! Output of benchmarks.
 
 /// The argument of a benchmark that prints its rows for programs.
 pub const FIGURES: &str = "--figures";
-/// What begins the line of a row for programs.
+/// The first word of a row for programs.
 const FIGURE: &str = "figure";
 
 /// Prints a row for programs: [`read_figures`] takes it from what is printed.
@@ -15,7 +15,7 @@ pub fn print_figure(function: &str, name: &str, ours: f64) {
 pub struct Figure {
     /// The function.
     pub function: String,
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
     /// Instructions per operation.
     pub ours: f64,

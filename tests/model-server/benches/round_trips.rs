@@ -1,4 +1,4 @@
-//! How long a client waits for the server: `cargo bench -p connectx-model-server`.
+//! The time that a client waits for the server: `cargo bench -p connectx-model-server`.
 //!
 //! Per operation: the time that the client waits (which needs idle cores to mean something), the server's processor time,
 //! and how often one of its threads went to sleep. Once is as it should be, for the one that serves the client; beyond, a

@@ -1,4 +1,4 @@
-//! What a vfio-user client asks of one function.
+//! The requests of a vfio-user client to one function.
 
 use crate::world::{Function, World};
 use std::fs::File;
@@ -108,7 +108,7 @@ impl Backend {
     }
 }
 
-/// What there is to access.
+/// The region that a client accesses.
 enum Target {
     Bar,
     Config,

@@ -24,7 +24,7 @@ use connectx_model::{Settings, TrafficClass};
 use std::fmt;
 use std::io::{self, Write};
 
-/// What a line asks for.
+/// The request in a line of standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
     Command(Setting),
@@ -48,7 +48,7 @@ enum Mishap {
     Temperature(u16, i16),
 }
 
-/// What a line of words asks for, or what is wrong with it.
+/// Parses the words of a line into a request, or says which of them is wrong.
 fn parse(line: &str) -> Result<Event, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (function, mishap) = match words[..] {
@@ -159,7 +159,7 @@ fn check(world: &World, index: usize) -> Result<(), String> {
     Err(format!("there are {} functions", world.functions()))
 }
 
-/// What a driver that is gone must not have left, as the card sees it.
+/// Prints the card's view of the state that a driver must not leave behind.
 fn print_state(world: &World, index: usize) -> Result<(), String> {
     check(world, index)?;
     let (stats, reach, master, settings) = world.with(index, |Function { model, port }| {

@@ -1,4 +1,4 @@
-//! How the process ends: by SIGTERM or SIGINT, or because a part of it did.
+//! The end of the process: by SIGTERM or SIGINT, or because a part of it failed.
 
 use std::ffi::{c_int, c_void};
 use std::io;

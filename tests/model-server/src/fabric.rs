@@ -1,4 +1,4 @@
-//! What is plugged into what: the functions' ports, and the wires that lead out of the process.
+//! The cabling of the functions' ports, of the switches, and of the wires that lead out of the process.
 
 use connectx_model::link::subnet::{Subnet, Topology};
 use connectx_model::link::{Cable, Link, Switch, Timing};

@@ -152,7 +152,7 @@ fn arm(world: &World, faults: &[Setting]) {
     }
 }
 
-/// What is between InfiniBand ports, if more than a cable is.
+/// The topology of switches between InfiniBand ports; `None` if they have cables alone.
 fn subnet(serve: &Serve) -> Result<Option<Topology>, String> {
     let topology = match &serve.topology {
         Some(path) => {

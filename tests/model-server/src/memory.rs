@@ -33,7 +33,7 @@ struct Range {
 }
 
 impl Range {
-    /// What is left of it from `skip` bytes behind its start, at most `len` bytes.
+    /// The part of it from `skip` bytes behind its start, `len` bytes long.
     fn part(&self, skip: u64, len: u64) -> Self {
         Self {
             len,

@@ -146,7 +146,7 @@ pub(crate) struct Serve {
     /// Record frames as they are sent, before faults, in this pcap file; it is whole whenever the server is killed
     #[bpaf(long, argument("PCAP"), last, guard(is_path, EMPTY), optional)]
     pub(crate) pcap: Option<PathBuf>,
-    /// What to log, as RUST_LOG has it
+    /// Log filter, in the syntax of RUST_LOG
     ///
     /// error: what stopped. warn: what a driver or peer did wrong. info: clients, resets, faults. debug: each firmware
     /// command with its status, memory maps, interrupt vectors. trace: each command with all its fields, each register

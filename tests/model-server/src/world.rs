@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// After how long a step leaves the rest for later, so that another thread gets the lock.
 const LONGEST_STEP: Duration = Duration::from_millis(1);
-/// How many frames of each wire the clock's thread takes at a time, for the same reason.
+/// The number of frames of each wire that the clock's thread takes at a time, for the same reason.
 const MOST_FRAMES: usize = 32;
 /// The time that the clock's thread sleeps at most.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -130,7 +130,7 @@ impl Entrance {
 /// Everything, behind the lock.
 struct State {
     functions: Vec<Function>,
-    /// How many of them have drivers. Those behind are adapters that act on what comes to them, and are left alone
+    /// The number of functions with drivers. Those behind are adapters that act on what comes to them, and are left alone
     /// otherwise: there may be hundreds.
     driven: usize,
     /// Those without drivers that have something to do all the same.
@@ -147,7 +147,7 @@ struct State {
     wires_wait: bool,
 }
 
-/// What joins the functions' ports.
+/// The connections between the functions' ports, and their faults.
 pub(crate) struct Wiring {
     /// Wires out of the process, and the functions that have them.
     pub(crate) wires: Vec<(usize, Arc<Wire>)>,
@@ -165,7 +165,7 @@ pub(crate) struct World {
     state: Mutex<State>,
     functions: usize,
     started: Instant,
-    /// Who waits for the lock on behalf of a guest.
+    /// The number of threads that wait for the lock on behalf of a guest.
     guests: AtomicUsize,
     clock: OnceLock<Thread>,
 }
@@ -354,7 +354,7 @@ impl State {
         }
     }
 
-    /// What a function has to do now; its frames go out.
+    /// Lets a function do its work that is due, and sends its frames.
     fn advance(&mut self, at: usize, now: Duration) {
         let Function { model, port } = &mut self.functions[at];
         model.advance(port, now);
@@ -367,7 +367,7 @@ impl State {
         bytes.clear();
     }
 
-    /// What has come for a function. Whether there was anything.
+    /// Delivers the frames that have come for a function. Returns `true` if there were any.
     fn deliver(&mut self, at: usize, now: Duration) -> bool {
         let Function { model, port } = &mut self.functions[at];
         let mut moved = false;

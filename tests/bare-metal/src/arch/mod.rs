@@ -1,4 +1,4 @@
-//! What belongs to one architecture: the same modules with the same functions for each.
+//! Code of one architecture: the same modules with the same functions for each.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -10,7 +10,7 @@ const HEADER: usize = 36;
 /// A longer table is none of those that are looked for.
 const LONGEST: usize = 1 << 16;
 
-/// What was found.
+/// Contents of the tables that the image uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     /// Where the configuration space of bus 0 would be.

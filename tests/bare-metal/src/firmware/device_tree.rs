@@ -245,7 +245,7 @@ mod tests {
         node
     }
 
-    /// What QEMU's `virt` machine says of itself, as far as it is of use, and some memory more.
+    /// The device tree of QEMU's `virt` machine, as far as it is read here, and some memory more.
     fn virt() -> Model {
         let mut tree = Model::new();
         let two = [

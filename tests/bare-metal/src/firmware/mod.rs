@@ -24,7 +24,7 @@ pub(crate) struct Description<C> {
     pub(crate) buses: RangeInclusive<u8>,
     /// Addresses for PCI functions, if they have none.
     pub(crate) windows: Option<Windows>,
-    /// What the clock needs.
+    /// The clock's timer, where it needs one beside the processor.
     pub(crate) clock: C,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bareverbs_core::{Config, Cqs, Device, PageChunks, Qps, Resources, Srqs};
 use bareverbs_in_process::Builder;
 
-/// What a command takes.
+/// Latency of a command.
 const COMMAND: Duration = Duration::from_micros(100);
 
 type Memory = Resources<Qps<8>, Cqs<8>, Srqs<1>, PageChunks<1024>>;

@@ -14,9 +14,9 @@ use bareverbs_core::{
 };
 use bareverbs_in_process::{Builder, ModelPlatform};
 
-/// How many QPs.
+/// Number of QPs.
 pub(crate) const COUNT: usize = 100_000;
-/// What a command takes.
+/// Latency of a command.
 pub(crate) const COMMAND: Duration = Duration::from_micros(20);
 /// Commands that the queue takes at once; one more slot is MANAGE_PAGES's.
 pub(crate) const DEPTH: u64 = 31;
@@ -24,17 +24,17 @@ pub(crate) const DEPTH: u64 = 31;
 const UNDER_WAY: usize = DEPTH as usize + 1;
 /// Work requests of each queue.
 const QUEUE: u32 = 16;
-/// What each QP takes: CREATE_QP, RST2INIT_QP, INIT2RTR_QP and RTR2RTS_QP; 2RST_QP and DESTROY_QP.
+/// Commands of each QP: CREATE_QP, RST2INIT_QP, INIT2RTR_QP and RTR2RTS_QP; 2RST_QP and DESTROY_QP.
 const COMMANDS: [u64; 2] = [4, 2];
 
-/// What was measured: all QPs to RTS, and all of them destroyed.
+/// The measured times: all QPs to RTS, and all of them destroyed.
 pub(crate) struct Outcome {
     pub(crate) time: [Duration; 2],
     commands: [u64; 2],
 }
 
 impl Outcome {
-    /// What as many commands take if no slot of the queue is ever empty.
+    /// The time of as many commands if no slot of the queue is ever empty.
     pub(crate) fn ideal() -> [Duration; 2] {
         COMMANDS.map(|commands| {
             let rounds = (commands * COUNT as u64).div_ceil(DEPTH);

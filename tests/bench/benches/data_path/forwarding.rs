@@ -27,7 +27,7 @@ const FRAMES: u32 = 4 * BURST as u32;
 /// The addresses that frames leave with.
 const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 7]];
 
-/// What the firmware says of an Ethernet port.
+/// The firmware's answers for an Ethernet port.
 pub(crate) fn of_port(posted: &Posted) -> Action {
     let mut output = vec![0; posted.output_len.max(16)];
     let current = |group: CapabilityGroup| posted.op_mod == group.query(CapabilityMode::Current);

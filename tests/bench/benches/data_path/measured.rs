@@ -86,7 +86,7 @@ posting! {
     (recv, op_recv, RecvQueue<'_>, |queue, id, sge: &Sge| queue.post(id, std::slice::from_ref(sge)));
 }
 
-/// What differs from one element of a list to the next.
+/// The part of a list's element that differs from one to the next.
 pub(crate) type Element = (Sge, SendFlags);
 
 #[inline(never)]
@@ -256,7 +256,7 @@ fn op_poll_compressed(cq: &mut Cq<'_, Counting>) -> u64 {
     sum
 }
 
-/// What a thread of `examples/l2fwd` counts of a lane.
+/// Counters of a lane that a thread of `examples/l2fwd` keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     pub(crate) sent: AtomicU64,

@@ -49,7 +49,7 @@ pub(crate) type Combining = Doorbells<true>;
 /// The second UAR.
 const COMBINING_PAGE: usize = 0x4000;
 
-/// What empties a write-combining buffer.
+/// Empties a write-combining buffer.
 #[inline]
 fn flush() {
     #[cfg(target_arch = "x86_64")]

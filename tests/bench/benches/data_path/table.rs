@@ -57,7 +57,7 @@ const HEAD: &str = "\
 | --- | --: | --: | --- |
 ";
 
-/// What encloses the table in the documentation.
+/// Marks around the table in the documentation.
 const BEGIN: &str = "<!-- data-path:begin -->\n";
 const END: &str = "<!-- data-path:end -->\n";
 

@@ -148,7 +148,7 @@ impl Card {
         &self.events[vector]
     }
 
-    /// What the file behind its memory is called in `/proc`.
+    /// The name in `/proc` of the file behind its memory.
     pub(crate) fn memory_name(&self) -> String {
         self.arena.lock().unwrap().name.clone()
     }

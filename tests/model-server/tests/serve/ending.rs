@@ -1,4 +1,4 @@
-//! How a server begins and ends, and what it leaves behind.
+//! Start and end of a server, and the files that it leaves behind.
 
 use crate::lab::{Side, bring_up, connect, memory, ping};
 use crate::support::{Directory, Server, exists};

@@ -191,7 +191,7 @@ impl End<'_, Rc> {
         Ok(self.wait()?.status)
     }
 
-    /// What lies in its memory.
+    /// Returns `true` if its memory has the pattern of this seed.
     pub(crate) fn holds(&self, len: usize, seed: u64) -> bool {
         let mut data = vec![0; len];
         self.buffer.copy_out(0, &mut data).expect("inside");

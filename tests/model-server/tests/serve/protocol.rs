@@ -1,4 +1,4 @@
-//! What clients ask for, and get.
+//! Requests of vfio-user clients, and the answers to them.
 
 use crate::card::{Arena, BAR0, BY_EVENT, CONFIG, Card, IOVA, MSIX, NO_DATA, VECTORS};
 use crate::raw::{self, Raw};

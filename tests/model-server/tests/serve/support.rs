@@ -60,7 +60,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) directory: Arc<Directory>,
     log: Arc<Lines>,
-    /// What it printed before it was ready.
+    /// Lines that it printed before it was ready.
     pub(crate) greeting: Vec<String>,
     functions: usize,
 }
@@ -177,21 +177,21 @@ impl Server {
         self.child.wait().expect("its status")
     }
 
-    /// What it has mapped of files whose name has this in it.
+    /// The number of its mappings of files whose names contain `name`.
     pub(crate) fn mappings(&self, name: &str) -> usize {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
         let maps = maps.expect("its mappings");
         maps.lines().filter(|line| line.contains(name)).count()
     }
 
-    /// How many descriptors it has open.
+    /// The number of descriptors that it has open.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
             .expect("its descriptors")
             .count()
     }
 
-    /// What its threads have cost so far: nanoseconds on a processor, and how often one of them went to sleep.
+    /// The cost of its threads so far: nanoseconds on a processor, and the number of times that one of them went to sleep.
     #[allow(dead_code, reason = "for the benchmark")]
     pub(crate) fn cost(&self) -> (u64, u64) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));

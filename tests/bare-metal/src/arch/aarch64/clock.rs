@@ -14,7 +14,7 @@ static BOOT: AtomicU64 = AtomicU64::new(0);
 /// Cycles in a second; 0 as long as that is unknown.
 static RATE: AtomicU64 = AtomicU64::new(0);
 
-/// What has to be known beside the processor: nothing.
+/// The clock's needs beside the processor: none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source;
 
@@ -44,7 +44,7 @@ pub fn since_boot() -> Duration {
     }
 }
 
-/// What the counter will be at a time since boot.
+/// The counter's value at a time since boot.
 pub(super) fn cycles_at(time: Duration) -> u64 {
     let rate = u128::from(RATE.load(Ordering::Relaxed));
     let passed =

@@ -42,7 +42,7 @@ const NONE: u32 = 1020;
 const MSI_TYPE: usize = 8;
 const MSI_SET: u64 = 0x40;
 
-/// What the device tree says.
+/// The interrupt controller's description in the device tree.
 static FOUND: Once<Interrupts> = Once::new();
 static CONTROLLER: Once<Controller> = Once::new();
 /// The card's vectors that were raised and not yet waited for.
@@ -149,7 +149,7 @@ impl Controller {
     }
 }
 
-/// What a card writes where to raise its vector (MSI-X address and data), if it has that one.
+/// Address and data that raise a vector of the card (its MSI-X entry), if the controller has that vector.
 pub(crate) fn message(vector: u16) -> Option<(u64, u32)> {
     let controller = CONTROLLER.get()?;
     let data = controller.first + u32::from(vector);

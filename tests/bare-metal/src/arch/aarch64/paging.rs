@@ -24,14 +24,14 @@ use crate::image;
 const ENTRIES: u64 = 512;
 const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 const LARGE_PAGE: u64 = 2 << 20;
-/// What four levels of tables reach.
+/// End of the addresses that four levels of tables reach.
 const HIGHEST: u64 = 1 << 48;
 /// The address space that the tables are of; the boot code's are of 0.
 const SPACE: u64 = 1 << 48;
 /// Of SCTLR_EL1: what can be written is not executed, independent of the tables.
 const WRITE_IMPLIES_NO_EXECUTE: u64 = 1 << 19;
 
-/// What the boot code maps to itself as memory.
+/// Addresses that the boot code maps to themselves as memory.
 pub(crate) const AT_BOOT: Range<u64> = 1 << 30..2 << 30;
 
 bitflags! {

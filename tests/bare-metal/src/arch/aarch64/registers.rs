@@ -6,14 +6,14 @@
 
 use core::arch::asm;
 
-/// What was written to memory before is there before a register is written.
+/// Orders writes to memory before a following write to a register.
 #[inline(always)]
 pub(crate) fn before_write() {
     // SAFETY: a barrier between stores; it changes no register. The compiler moves no access to memory over it.
     unsafe { asm!("dmb oshst", options(nostack, preserves_flags)) };
 }
 
-/// What was written to configuration space is there before anything else is done.
+/// Completes writes to configuration space before anything else is done.
 #[inline(always)]
 pub(crate) fn after_configuration() {
     // SAFETY: waits for what was written; it changes no register.
@@ -27,9 +27,9 @@ pub(crate) fn after_read() {
     unsafe { asm!("dmb oshld", options(nostack, preserves_flags)) };
 }
 
-/// What was written before, to memory or to write-combining pages, is there, or on its way to the device, before anything
-/// that is written later, and is not combined with it. `dmb oshst` would keep the order, but not make the processor part
-/// with what it gathers.
+/// Orders earlier writes, to memory or to write-combining pages, before all later writes, and keeps them from being combined
+/// with these: they have arrived, or are on their way to the device. `dmb oshst` would keep the order, but not make the
+/// processor part with what it gathers.
 #[inline(always)]
 pub(crate) fn flush_write_combining() {
     // SAFETY: waits for what was written; it changes no register. The compiler moves no access to memory over it.

@@ -16,7 +16,7 @@ use crate::error::MachineError;
 /// The rate of the power management timer, and the bits that it has at least.
 const TIMER_HZ: u64 = 3_579_545;
 const TIMER_MASK: u32 = 0xff_ffff;
-/// How long one measurement takes.
+/// Ticks of the timer in one measurement.
 const SPAN: u64 = TIMER_HZ / 25;
 const ATTEMPTS: usize = 8;
 
@@ -74,7 +74,7 @@ pub(crate) fn init(timer: Source, boot: u64) -> Result<u64, MachineError> {
     Err(MachineError::ClockUnsteady)
 }
 
-/// How many cycles passed while a counter went on by `span` ticks or some more, and how many more. `None` if it stands.
+/// Cycles that passed while a counter went on by `span` ticks or some more, and these ticks. `None` if it stands.
 pub(crate) fn measure(read: impl Fn() -> u32, mask: u32, span: u64) -> Option<(u64, u64)> {
     let started = sample(&read);
     for _ in 0..100_000_000u32 {

@@ -167,7 +167,7 @@ fn write(offset: usize, value: u32) {
     unsafe { register(offset).write_volatile(value) }
 }
 
-/// What a card writes where to raise its vector (MSI-X address and data), if it has that one.
+/// Address and data that raise a vector of the card (its MSI-X entry), if there is one of this number.
 pub(crate) fn message(vector: u16) -> Option<(u64, u32)> {
     let id = u64::from(read(APIC_ID) >> 24);
     let data = u32::from(CARD) + u32::from(vector);

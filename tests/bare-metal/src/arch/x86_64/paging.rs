@@ -25,16 +25,16 @@ const LARGE_PAGE: u64 = 2 << 20;
 const ATTRIBUTES: u32 = 0x277;
 const COMBINING_SHIFT: u32 = 4 * 8;
 const WRITE_COMBINING: u64 = 1;
-/// What CPUID says in EDX of processors that have it.
+/// CPUID's bit in EDX for the page attribute table.
 const HAS_ATTRIBUTES: u32 = 1 << 16;
-/// What the canonical lower half and the physical addresses of today's processors have in common.
+/// End of the addresses that are in the canonical lower half and that today's processors have as physical ones.
 const HIGHEST: u64 = 1 << 46;
 
-/// What the boot code maps to itself: everything below 4 GiB, of which page 0 is unused.
+/// Addresses that the boot code maps to themselves: all below 4 GiB, of which page 0 is unused.
 pub(crate) const AT_BOOT: Range<u64> = 1..4 << 30;
 
 bitflags! {
-    /// What may be done with a page.
+    /// Rights and memory type of a page.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Page: u64 {
         const PRESENT = 1;

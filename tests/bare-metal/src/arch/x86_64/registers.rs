@@ -8,13 +8,13 @@ use core::arch::x86_64::_mm_sfence;
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// What was written to memory before is there before a register is written.
+/// Orders writes to memory before a following write to a register.
 #[inline(always)]
 pub(crate) fn before_write() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// What was written to configuration space is there before anything else is done.
+/// Keeps writes to configuration space before all that is done later.
 #[inline(always)]
 pub(crate) fn after_configuration() {
     compiler_fence(Ordering::SeqCst);
@@ -26,8 +26,8 @@ pub(crate) fn after_read() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// What was written before, to memory or to write-combining pages, is there, or on its way to the device, before anything
-/// that is written later, and is not combined with it.
+/// Orders earlier writes, to memory or to write-combining pages, before all later writes, and keeps them from being combined
+/// with these: they have arrived, or are on their way to the device.
 #[inline(always)]
 pub(crate) fn flush_write_combining() {
     // SAFETY: every processor with 64 bits has the instruction.
