@@ -60,8 +60,8 @@ impl Program {
             .find(|called| called.contains(name))
     }
 
-    /// Functions that the functions with this path, or one that ends in `function`, reach outside of themselves and of `within`, a
-    /// crate: not beyond those whose names are in `cold`. `None` if there is no such function.
+    /// Functions that the functions with this path, or one that ends in `function`, reach outside of themselves and of the crate
+    /// `within`: not beyond those whose names are in `cold`. `None` if there is no such function.
     #[must_use]
     pub fn reaches(&self, function: &str, within: &str, cold: &[&str]) -> Option<BTreeSet<&str>> {
         let ends = format!("::{function}");

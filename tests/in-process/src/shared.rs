@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How often a step goes round at most: a model that always has something to do must not keep the world from the driver.
+/// The most rounds of a step: a model that always has something to do must not keep the world from the driver.
 const MOST_TURNS: usize = 1024;
 /// The same for a driver that waits, which looks at its completions between two steps.
 const FEW_TURNS: usize = 4;

@@ -270,8 +270,8 @@ impl World {
         self.shared.function(index).port.interrupts.waits
     }
 
-    /// How often the device's thread of a threaded world found something to do for a driver that sleeps which it was not
-    /// woken for: 0, or a wake-up was lost.
+    /// The number of times that the device's thread of a threaded world found something to do for a sleeping driver without being
+    /// woken for it: 0, or a wake-up was lost.
     #[must_use]
     pub fn late_wakes(&self) -> u64 {
         self.shared.late()

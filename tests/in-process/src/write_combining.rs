@@ -24,7 +24,7 @@ pub struct WriteCombining {
     kind: Kind,
 }
 
-/// What comes of writes to the page.
+/// The form in which writes to the page arrive at the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bursts,

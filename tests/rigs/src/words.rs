@@ -16,7 +16,7 @@ const CEILINGS: [(&str, usize); 13] = [
     ("node", 0),
     ("tests/bare-metal", 0),
     ("tests/bench", 0),
-    ("tests/in-process", 92),
+    ("tests/in-process", 0),
     ("tests/model", 0),
     ("tests/model-server", 0),
     ("tests/rigs", 0),

@@ -1,4 +1,4 @@
-//! Which WQEs go through the register, and what becomes of those that come in pieces.
+//! The choice of WQEs that go through the register, and the fate of those that come in pieces.
 
 use bareverbs_core::error::OpenFailure;
 use bareverbs_core::{
@@ -22,7 +22,7 @@ impl Counts {
         Self(stats.blue_flame, stats.doorbells)
     }
 
-    /// What has come since.
+    /// The counts since the last call.
     fn since(&mut self, world: &World) -> (u64, u64) {
         let now = Self::of(world);
         let came = (now.0 - self.0, now.1 - self.1);

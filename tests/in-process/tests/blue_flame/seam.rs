@@ -1,4 +1,4 @@
-//! What these tests run on: a platform whose doorbell page for QPs is write-combining, and cards that take WQEs there.
+//! The platform of these tests: its doorbell page for QPs is write-combining, and its cards take WQEs there.
 
 use bareverbs_in_process::{World, WriteCombining};
 use connectx_model::Config as Card;
@@ -9,7 +9,7 @@ pub(crate) fn platform(world: &World, node: usize) -> Seam {
     WriteCombining::new(world.platform(node))
 }
 
-/// What every card has beyond the usual.
+/// Adds the capabilities that every card has here.
 pub(crate) fn card(card: Card) -> Card {
     card.with_blue_flame()
 }

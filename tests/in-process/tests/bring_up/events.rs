@@ -1,4 +1,4 @@
-//! What the device reports on its own: interrupts, its health, its port.
+//! Events of the device: interrupts, its health, its port.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;

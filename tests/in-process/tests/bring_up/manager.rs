@@ -57,7 +57,7 @@ fn partitions() -> [u8; 64] {
     keys
 }
 
-/// What brings a port up, in this order.
+/// The MADs that bring a port up, in this order.
 fn steps() -> [(u16, [u8; 64]); 4] {
     [
         (PORT_INFO, port_info(LID, SM_LID, NO_CHANGE, 0)),

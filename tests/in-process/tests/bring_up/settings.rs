@@ -110,8 +110,8 @@ fn settings_are_where_the_header_has_them() {
     assert_nothing_held(&world, "after close");
 }
 
-/// What `cargo rig stock-driver settings` has Linux do: its driver sets the error correction of the port, and settings are still
-/// there for the driver that comes after it.
+/// A driver sets the error correction of the port, and settings are still there for the driver that comes after it, as Linux
+/// does in `cargo rig stock-driver settings`.
 #[test]
 fn settings_outlast_a_driver() {
     let world = world(Card::new(1));
@@ -232,7 +232,7 @@ fn a_parameter_of_congestion_control_is_set_alone() {
     device.close().expect("orderly");
 }
 
-/// What each card of the list lacks is refused, and by the capability's name.
+/// Settings that a card of the list lacks are refused by the capability's name.
 #[test]
 fn what_a_card_lacks_is_refused_by_name() {
     let missing = |capability| RegisterError::NotOffered { capability };

@@ -1,5 +1,5 @@
-//! What users of other connection managers complain about, where no other test has it. The table in the engine's
-//! documentation names all of them.
+//! Complaints of other connection managers' users that no other test has. The table in the engine's documentation names all of
+//! them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -336,7 +336,7 @@ fn external_qps() {
     assert_eq!(pair.expect(0, EventType::Established).ud.qp_num, 0x1234);
 }
 
-/// What is for connections is refused on ids for datagrams, and the other way round.
+/// Calls for connections are refused on ids for datagrams, and the other way round.
 #[test]
 fn calls_of_the_other_kind() {
     let mut pair = Pair::new();

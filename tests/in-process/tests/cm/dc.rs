@@ -10,7 +10,7 @@ use bareverbs_in_process::ModelPlatform as P;
 
 const LEN: usize = 64;
 
-/// What one end has beside its id.
+/// One end's objects beside its id.
 struct End {
     // In the order in which they have to be destroyed.
     dci: Qp<'static, P, Dci>,
@@ -81,7 +81,7 @@ impl Announced {
     }
 }
 
-/// What an event says about the other end: its target, its key and its memory.
+/// The other end's target, key and memory in an event.
 fn peer(event: &CmEvent) -> (Qpn, u64, Remote) {
     assert!(event.conn.srq);
     let data = event.private_data();
@@ -190,7 +190,7 @@ fn targets_are_announced() {
     assert_eq!([0, 1].map(|node| objects(&pair, node)), before);
 }
 
-/// Who has not got the key, since the request was refused, does not get in.
+/// A peer whose request was refused has no key, and its packets are not accepted.
 #[test]
 fn a_refused_end_has_no_key() {
     let mut pair = Pair::new();

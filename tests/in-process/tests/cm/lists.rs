@@ -5,7 +5,7 @@ use bareverbs_cm::rdma::*;
 use bareverbs_core::WcStatus;
 use bareverbs_core::qp::QpCap;
 
-/// Whether the next completion of a send is a success.
+/// Checks that the next completion of a send is a success.
 fn sent(pair: &mut Pair, id: CmId) {
     let end = pair.world.now() + SECOND;
     let wc = pair.cms[0].get_send_comp_until(id, end).unwrap();

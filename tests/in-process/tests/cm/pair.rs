@@ -245,7 +245,7 @@ pub(crate) fn sizes(max_wr: u32) -> SrqAttr {
     }
 }
 
-/// What a card holds, in words.
+/// The objects that a card holds, as text.
 pub(crate) fn objects(pair: &Pair, node: usize) -> String {
     pair.world
         .with_model(node, |model| format!("{:?}", model.objects()))

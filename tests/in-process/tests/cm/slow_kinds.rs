@@ -13,7 +13,7 @@ const US: Duration = Duration::from_micros(1);
 const COMMAND: Duration = Duration::from_millis(3);
 const SERVICE: u16 = PORT + 1;
 
-/// What an id of node 0 is for.
+/// The use of an id of node 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rc,

@@ -253,7 +253,7 @@ fn endpoints_keep_queues_for_their_connections() {
     assert_eq!(objects(&pair, 1), before);
 }
 
-/// What cannot be created leaves nothing behind: the queue that is shared, the CQs, the QP.
+/// A failed creation leaves nothing behind: of the queue that is shared, the CQs, the QP.
 #[test]
 fn failures_leave_nothing() {
     let mut pair = Pair::new();

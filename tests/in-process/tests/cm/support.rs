@@ -1,4 +1,4 @@
-//! What several of these tests share: random numbers, a wire whose other end the test is, and a REQ made by hand.
+//! Shared parts of these tests: random numbers, a wire whose other end the test is, and a REQ made by hand.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ impl Wire {
         self.0.lock().unwrap().to_card.push_back(frame);
     }
 
-    /// What the card sent since.
+    /// Takes the frames that the card sent since.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().unwrap().from_card)
     }

@@ -154,7 +154,7 @@ fn an_answer_that_waits_counts_before_the_end_of_the_retries() {
     pair.expect(0, EventType::Established);
 }
 
-/// How the second REQ is answered while the application has not answered: with an MRA or, as configured, not at all.
+/// A second REQ is answered with an MRA while the application has not answered or, as configured, not at all.
 #[test]
 fn mra_of_a_listener_and_of_an_id() {
     for (listeners, ids, answers) in [

@@ -16,7 +16,7 @@ use bareverbs_core::platform::{Dma, DmaError, Mapping, Platform};
 use bareverbs_in_process::ModelPlatform;
 use memmap2::MmapRaw;
 
-/// What it does wrong.
+/// The platform's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -100,7 +100,7 @@ pub(crate) struct Broken {
     reads: Cell<u32>,
     /// The time that was returned last, and how often it was read.
     last_time: Cell<(Duration, u32)>,
-    /// What is in use, as `inner` gave it, by the address that was returned.
+    /// Memory in use, as `inner` gave it, by the address that was returned.
     given: RefCell<Vec<(u64, Dma)>>,
     ever: Cell<usize>,
     mapped: Cell<usize>,

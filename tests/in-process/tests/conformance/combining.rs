@@ -7,7 +7,7 @@ use connectx_model::Config as Card;
 
 use super::passes::{OPTIONS, memory};
 
-/// What the test says, and how many WQEs the card took from the page.
+/// The test's verdict, and the number of WQEs that the card took from the page.
 fn judge(platform: fn(ModelPlatform) -> WriteCombining) -> (Result<Report, ConformanceError>, u64) {
     let card = Card::new(1).with_blue_flame();
     let world = Builder::new().function(card).interrupts(2).stepped();

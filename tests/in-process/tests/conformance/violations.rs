@@ -8,7 +8,7 @@ use connectx_model::Config as Card;
 use super::broken::{Broken, Fault};
 use super::passes::{OPTIONS, memory};
 
-/// What the test says of a platform with this fault.
+/// The test's verdict on a platform with this fault.
 fn judge(fault: Fault) -> Result<(), ConformanceError> {
     judge_with(fault, 2)
 }

@@ -7,7 +7,7 @@ use bareverbs_core::error::{CloseFailure, CommandError, CommandFailure};
 use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::syndrome::Status;
 
-/// What a whole conversation took: firmware commands of each node, until the last id was destroyed.
+/// The cost of a whole conversation: firmware commands of each node, until the last id was destroyed.
 fn conversation(
     strike: Option<(usize, u32, CommandFault)>,
     what: &str,

@@ -215,8 +215,8 @@ fn a_message_longer_than_its_receive() {
     });
 }
 
-/// How often a sender tries when no receive is posted is what the receiver's end said in the handshake; how long it waits in
-/// between is what the receiver's QP says.
+/// The receiver's end sets the sender's retries without a receive in the handshake; the receiver's QP sets the wait between
+/// them.
 #[test]
 fn without_a_receive() {
     // Exponent 14 of the table: 1.28 ms.

@@ -10,7 +10,7 @@ use bareverbs_core::{AsyncEvent, WcStatus};
 use bareverbs_in_process::World;
 use connectx_model::link::fault::Rates;
 
-/// How a device is lost.
+/// The cause of a device's loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Loss {
     /// It falls off the bus.

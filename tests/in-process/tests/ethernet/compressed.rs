@@ -269,9 +269,9 @@ struct Liar {
     at: u32,
     /// The buffer that comes next.
     tail: u16,
-    /// What has to be counted: received, too long, malformed, garbage.
+    /// The counts that are due: received, too long, malformed, garbage.
     counts: [u64; 4],
-    /// What has to come: the buffer, and the length.
+    /// The frames that are due: the buffer, and the length.
     frames: Vec<(u16, u32)>,
 }
 

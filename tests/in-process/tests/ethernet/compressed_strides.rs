@@ -130,9 +130,9 @@ struct Liar {
     at: u32,
     /// Strides that are used up.
     used: u32,
-    /// What has to be counted: too long, malformed, unused, garbage.
+    /// The counts that are due: too long, malformed, unused, garbage.
     counts: [u64; 4],
-    /// What has to come: the stride, and the length.
+    /// The frames that are due: the stride, and the length.
     frames: Vec<(u32, u32)>,
     /// It has said what cannot be.
     fault: bool,

@@ -1,4 +1,4 @@
-//! What the device or its firmware refuses, and getting going again.
+//! Refusals of the device or its firmware, and recovery from them.
 
 use bareverbs_core::error::Status as CommandStatus;
 use bareverbs_core::firmware_cmds::cqe::Syndrome;

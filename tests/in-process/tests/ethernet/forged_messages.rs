@@ -11,8 +11,8 @@ use bareverbs_core::{Access, CqInit, QpAttr, QpAttrMask, QpInitAttr, QpState, Rc
 
 use crate::forged::{forge, random, with_forger};
 
-/// What the bytes of an entry say of a message in it, computed by another rule than the driver's: from the place that each
-/// format has in an entry of this size.
+/// The message that an entry's bytes have, computed by another rule than the driver's: from the place that each format has in
+/// an entry of this size.
 fn message_in(entry: &[u8], length: u32) -> Result<Option<&[u8]>, InlineDataError> {
     let (front, cqe) = entry.split_at(entry.len() - 64);
     let place = match cqe[0x3f] >> 2 & 3 {

@@ -1,4 +1,4 @@
-//! Which frames arrive where.
+//! Frames and the queues at which they arrive.
 
 use bareverbs_core::{EthernetError, EthernetSendFlags};
 

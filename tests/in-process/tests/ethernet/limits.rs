@@ -1,4 +1,4 @@
-//! What cards lack, sizes, and headers that have to be inline.
+//! Capabilities that cards lack, sizes, and headers that have to be inline.
 
 use bareverbs_core::firmware_cmds::vport::ModifyNicVportContextIn;
 use bareverbs_core::{

@@ -99,7 +99,7 @@ impl Packet {
         frame
     }
 
-    /// What Microsoft's description concatenates: source address, destination address, source port, destination port.
+    /// The concatenation in Microsoft's description: source address, destination address, source port, destination port.
     pub(crate) fn hash_input(&self, ports: bool) -> Vec<u8> {
         let mut input = [self.address(0), self.address(1)].concat();
         if ports {

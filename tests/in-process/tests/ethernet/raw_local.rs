@@ -86,8 +86,8 @@ impl<'d> Station<'d> {
     }
 }
 
-/// What a port sends to a group or to its own address comes to the rules of its other transport domains, and not to its own;
-/// what is for the own address does not leave it.
+/// Frames that a port sends to a group or to its own address come to the rules of its other transport domains, and not to its
+/// own; those for its own address do not leave it.
 #[test]
 fn frames_come_round_to_other_domains() {
     lab(|lab| {
@@ -305,7 +305,7 @@ fn work_queues_without_a_cq_are_in_error() {
     assert!(failed > 5 && spared > 5, "{failed} {spared}");
 }
 
-/// What the firmware does not take away holds on, and can be taken away later.
+/// A rule that the firmware does not remove stays in force, and can be removed later.
 #[test]
 fn a_refused_removal_gives_the_rule_back() {
     lab(|lab| {

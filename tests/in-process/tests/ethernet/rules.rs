@@ -7,7 +7,7 @@ use crate::packets::{OTHER, Packet, TCP, UDP};
 use crate::spread::{Rule, numbers, pairs, take_all};
 use crate::support::{INIT, Random, send};
 
-/// What a rule asks for, as the test understands it.
+/// The match of a rule, as the test understands it.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     Everything,
@@ -18,7 +18,7 @@ enum Ask {
     Untagged,
     Vlan(u16),
     Protocol(u8),
-    /// Whose address, how many bits.
+    /// IPv6 (`true`) or IPv4, source (0) or destination, address, bits of it.
     Network(bool, usize, [u8; 16], u8),
     TcpTo(u16),
     TcpFrom(u16),

@@ -539,7 +539,7 @@ fn each_command_is_refused_once() {
     assert!(refused > 30, "{refused}");
 }
 
-/// What a card does not have is said before the firmware is asked.
+/// Capabilities that a card does not have are named before the firmware is asked.
 #[test]
 fn cards_that_lack_something() {
     let domain_of = |change: &dyn Fn(&mut Card),

@@ -137,7 +137,7 @@ impl Ip {
         places
     }
 
-    /// Whether the header's checksum is right, and whether the transport's is: by smoltcp.
+    /// Returns `true` if the header's checksum is right, and `true` if the transport's is: by smoltcp.
     fn verdict(&self) -> (bool, bool) {
         let (from, to): (IpAddress, IpAddress);
         let network = if self.six {
@@ -162,7 +162,7 @@ impl Ip {
         (network, network && transport)
     }
 
-    /// What the description of hashes concatenates for packets of a kind.
+    /// The hash of the description's concatenation for packets of a kind.
     fn hash(&self, packets: HashedPackets) -> u32 {
         let (six, protocol) = match packets {
             HashedPackets::TcpIpv4 => (false, TCP),
@@ -263,7 +263,7 @@ impl Drawn {
         }
     }
 
-    /// What the device has to say of headers and of what follows them.
+    /// The device's due verdicts on headers and on what follows them.
     fn verdict(&self) -> (bool, bool) {
         let (network, transport) = self.inner.verdict();
         match self.tunneled {

@@ -20,7 +20,7 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// When a waiter gives up: long after every timer of the other end.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
-/// How late it may be: what the cards and the cable take.
+/// The largest delay of a waiter: the time that the cards and the cable take.
 const MAX_WAKE_DELAY: Duration = Duration::from_millis(20);
 const PORT: u16 = 7174;
 
@@ -30,10 +30,10 @@ thread_local! {
 
 type Act = Box<dyn FnOnce()>;
 
-/// What happens at one of the next calls of the platform on this thread.
+/// An action at one of the next calls of the platform on this thread.
 struct Plan {
     place: Place,
-    /// How many come before.
+    /// The number of calls before it.
     left: u64,
     act: Act,
 }
@@ -154,7 +154,7 @@ fn node<P: Platform + 'static>(
     (device, cm)
 }
 
-/// How a waiter may have its interrupts: vectors, and event queues for completions.
+/// Setups of a waiter's interrupts: vectors, and event queues for completions.
 pub(crate) const WAYS: [(u16, u16); 3] = [(1, 0), (1, 2), (4, 2)];
 
 impl Lab {

@@ -8,7 +8,7 @@ use connectx_model::Config as Card;
 
 use crate::lab::{Lab, MS, SIGNALED, lab, lab_with};
 
-/// What the caller's clock says at the mark.
+/// The caller's clock at the mark.
 const NOW: u64 = 7_000_000_000;
 
 /// Stamps of completions, each with the world's time before and after it.

@@ -17,7 +17,7 @@ use crate::seam::{self, Seam};
 /// Length of the check sequence, which is not among a frame's bytes here.
 const FCS: u64 = 4;
 
-/// What one side sent that reached the other.
+/// Counts of what one side sent that reached the other.
 #[derive(Default, Debug, Clone, Copy)]
 struct Sent {
     frames: u64,
@@ -130,7 +130,7 @@ fn packets_and_octets(counters: &Counters, name: &str) -> Vec<(&'static str, u64
         .collect()
 }
 
-/// What came in at each side's port, by every way to ask, is what the other sent; what went out, too, if nothing was lost.
+/// Checks that each side's port received what the other sent, by every counter; and that it sent it, if nothing was lost.
 fn compare(lab: &Lab<'_>, sent: [Sent; 2], lost: bool) {
     for node in [0, 1] {
         let device: &Device<'_, Seam> = lab.sides[node].device;

@@ -47,7 +47,7 @@ fn end<'d, T: QpType>(lab: &Lab<'d>, node: usize, size: CqeSize, which: CqeScatt
     End { qp, cq, buffer }
 }
 
-/// What the next completion is of, how long its message is, and what of it the entry has.
+/// The next completion's operation, the length of its message, and the part of that in the entry.
 fn next<T: QpType>(lab: &Lab<'_>, end: &mut End<'_, T>) -> (WcOpcode, usize, Option<Vec<u8>>) {
     lab.pause(MS);
     let completion = end.cq.poll().expect("the CQ works").expect("a completion");

@@ -16,7 +16,7 @@ const SLOTS: usize = 15;
 /// Bytes of a receive, and of each initiator's part of the target's memory.
 const PART: usize = 4096;
 
-/// What targets on node 1 receive into.
+/// The receive side of the targets on node 1.
 pub(crate) struct Receiver<'d> {
     srq: Srq<'d, Seam>,
     pub(crate) cq: Cq<'d, Seam>,

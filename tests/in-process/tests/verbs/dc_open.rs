@@ -5,7 +5,7 @@ use bareverbs_core::{PostError, SendFlags, Sge, WcOpcode};
 use crate::dc::{Draw, handle, initiator, receiver, target, to};
 use crate::lab::{SIGNALED, got, lab, ok, pattern};
 
-/// What a request of a batch is to have done when all of them are complete.
+/// The effect that a request of a batch must have when all of them are complete.
 enum Effect {
     Sent {
         slot: u64,

@@ -28,7 +28,7 @@ fn initiator<'d>(lab: &Lab<'d>, streams: DciStreams) -> End<'d, Dci> {
     end
 }
 
-/// What a request is to meet.
+/// The fault that a request is to meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Sound,

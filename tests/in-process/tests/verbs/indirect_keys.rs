@@ -33,7 +33,7 @@ struct Drawn<'d> {
     depth: u8,
 }
 
-/// What makes a key out of others.
+/// The parts that a key is made of.
 #[derive(Debug)]
 enum Recipe {
     List(Vec<Sge>),

@@ -1,4 +1,4 @@
-//! Which memory a key opens, and when it is closed. Wrong use of keys is with the errors.
+//! The memory that a key opens, and the time until it is closed. Wrong use of keys is with the errors.
 
 use bareverbs_core::{Access, MrError, Rc, Remote, WcFlags, WcOpcode, WcStatus};
 

@@ -67,7 +67,7 @@ fn disturb(lab: &Lab<'_>, random: &mut Random, count: u32, failures: bool) {
     });
 }
 
-/// What is refused now and then. (What cannot be destroyed when it is dropped stays with the card.)
+/// Commands that are refused now and then. (An object whose destruction is refused when it is dropped stays with the card.)
 const REFUSED: [Opcode; 4] = [
     Opcode::CreateQp,
     Opcode::CreateCq,
@@ -170,7 +170,7 @@ fn commands_of_many_objects_overlap() {
     });
 }
 
-/// What a drawn walk has.
+/// Objects of a drawn walk.
 #[derive(Default)]
 struct Things<'d> {
     creating_cqs: Vec<CreatingCq<'d, Seam>>,
@@ -245,7 +245,7 @@ fn walk<'d>(
     }
 }
 
-/// What is over is taken.
+/// Takes the results of all that is over.
 fn collect<'d>(things: &mut Things<'d>) {
     things
         .creating_cqs

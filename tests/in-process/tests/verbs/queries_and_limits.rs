@@ -1,10 +1,10 @@
-//! What the firmware says of a QP, and how many there may be.
+//! The firmware's answers to queries of a QP, and the limit on the number of QPs.
 
 use bareverbs_core::{Access, CqInit, QpInitAttr, QpState, Rc};
 
 use crate::lab::{CAP, lab};
 
-/// What the firmware answers to a query is what was set.
+/// The firmware's answer to a query is what was set.
 #[test]
 fn queries() {
     lab(|lab| {

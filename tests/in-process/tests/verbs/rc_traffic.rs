@@ -1,4 +1,4 @@
-//! What a reliable connection carries: sends, writes, reads and atomics of every length, one by one and in lists.
+//! Traffic of a reliable connection: sends, writes, reads and atomics of every length, one by one and in lists.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

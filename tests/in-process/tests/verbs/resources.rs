@@ -1,4 +1,4 @@
-//! What is listed as alive is what the test made and did not destroy, in the states that it moved it to.
+//! The list of live objects has those that the test made and did not destroy, in the states that it moved them to.
 
 use bareverbs_core::firmware_cmds::opcode::Opcode;
 use bareverbs_core::firmware_cmds::values::{DctState, QueueState};

@@ -1,4 +1,4 @@
-//! What these tests run on: a platform whose doorbell pages are all uncached. `tests/blue_flame` runs some of them on
+//! The platform of these tests: its doorbell pages are all uncached. `tests/blue_flame` runs some of them on
 //! another.
 
 use bareverbs_in_process::{ModelPlatform, World};
@@ -10,7 +10,7 @@ pub(crate) fn platform(world: &World, node: usize) -> Seam {
     world.platform(node)
 }
 
-/// What every card has beyond the usual.
+/// Adds the capabilities that every card has here: none.
 pub(crate) fn card(card: Card) -> Card {
     card
 }

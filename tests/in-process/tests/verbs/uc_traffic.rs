@@ -1,4 +1,4 @@
-//! What an unreliable connection carries, and what it loses without an error.
+//! Traffic of an unreliable connection, and its losses without an error.
 
 use bareverbs_core::{Uc, WcOpcode};
 use connectx_model::link::fault::Action;

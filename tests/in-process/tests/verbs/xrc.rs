@@ -24,7 +24,7 @@ fn sizes(max_wr: u32) -> SrqAttr {
 /// On node 0.
 pub(crate) type Initiator<'d> = End<'d, XrcSend>;
 
-/// What one of the processes at node 1 has. In the order in which it has to go.
+/// Objects of one of the processes at node 1, in the order in which they have to go.
 pub(crate) struct Owner<'d> {
     pub(crate) srq: Srq<'d, Seam>,
     pub(crate) cq: Cq<'d, Seam>,
@@ -472,7 +472,7 @@ fn limits() {
     });
 }
 
-/// What there is not is said by name.
+/// Capabilities that are missing are named.
 #[test]
 fn refusals() {
     let without = |general: bool| {

@@ -24,7 +24,7 @@ const DETH: usize = BTH + 12;
 const UD_SEND_ONLY: u8 = 0x64;
 const ACKNOWLEDGE: u8 = 0x11;
 
-/// What a datagram to QP1 may say otherwise.
+/// Properties of a datagram to QP1 that a test may change.
 pub(crate) struct Datagram {
     pub(crate) qkey: u32,
     pub(crate) source_qp: u32,
@@ -106,7 +106,7 @@ fn icrc(packet: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// What the card said.
+/// A packet of the card.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     opcode: u8,

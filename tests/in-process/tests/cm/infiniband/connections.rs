@@ -255,7 +255,7 @@ fn synchronous_endpoints() {
     });
 }
 
-/// What the application needs to do it by itself.
+/// Attributes of QPs that the application makes by itself name the LIDs.
 #[test]
 fn external_qps_get_lids() {
     let mut nodes = Nodes::new(2);

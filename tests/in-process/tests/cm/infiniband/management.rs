@@ -77,7 +77,7 @@ fn nodes<const N: usize>(seed: u64) -> Nodes {
     nodes
 }
 
-/// What is sent to QP1 of the other node from here on.
+/// Records the datagrams to QP1 of the other node from here on.
 fn record(nodes: &mut Nodes) {
     nodes.subnet.with(|state| state.frames = Some(Vec::new()));
 }

@@ -1,4 +1,4 @@
-//! What a manager has with subnet administration beside paths and groups: reports, and tables.
+//! The manager's use of subnet administration beside paths and groups: reports, and tables.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl Node {
         found.unwrap()
     }
 
-    /// How often a path was asked for, and how many reports were answered.
+    /// The numbers of questions for paths, and of reports that were answered.
     fn counts(&self) -> (usize, usize) {
         self.subnet.with(|state| {
             let count = |method, attribute| {

@@ -216,7 +216,7 @@ impl Nodes {
         }
     }
 
-    /// How often subnet administration was asked.
+    /// The number of questions to subnet administration.
     pub fn questions(&self) -> usize {
         self.subnet.with(|state| state.questions.len())
     }

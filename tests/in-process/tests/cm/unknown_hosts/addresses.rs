@@ -7,7 +7,7 @@ use bareverbs_core::Gid;
 
 use super::bench::*;
 
-/// What one host cannot have for an address.
+/// Addresses that one host cannot have.
 const NO_HOST: [&str; 11] = [
     "0.0.0.0",
     "0.1.2.3",
@@ -133,7 +133,7 @@ fn a_frame_whose_source_is_no_host() {
     assert_eq!(bench.cm.connections_in_use(), 0);
 }
 
-/// What an application connects to by a loopback address goes by the card's own.
+/// A connection to a loopback address goes by the card's own.
 #[test]
 fn loopback_is_the_cards_own_address_on_the_wire() {
     let (mut bench, _) = bench();

@@ -418,7 +418,7 @@ impl Bench {
         }
     }
 
-    /// What the card said since. A message to a group is an error.
+    /// The frames that the card sent since. A message to a group is an error.
     pub(crate) fn sent(&mut self) -> Vec<SentFrame> {
         let frames = self.wire.take();
         let check = |frame: &Vec<u8>| {

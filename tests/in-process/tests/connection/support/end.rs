@@ -74,7 +74,7 @@ impl<'d> End<'d> {
         })
     }
 
-    /// What goes into the private data: where this end's memory is.
+    /// The private data: the address and key of this end's memory.
     pub(super) fn card(&self) -> [u8; 12] {
         let mut card = [0; 12];
         card[..8].copy_from_slice(&self.memory.addr().to_be_bytes());

@@ -27,7 +27,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) type Cm<'s, 'd> = RdmaCm<'s, 'd, ModelPlatform, StaticNeighbours<'d>>;
 
-/// How a conversation ends other than well.
+/// A failure of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Failure {
     /// A call failed.
@@ -110,7 +110,7 @@ pub(crate) fn init<'a, 'd>() -> QpInit<'a, 'd, ModelPlatform> {
     }
 }
 
-/// How large the nodes are.
+/// Size of the nodes' storage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) connections: usize,
@@ -126,7 +126,7 @@ impl Default for Size {
     }
 }
 
-/// What is left when both nodes are gone.
+/// The results when both nodes are gone.
 #[derive(Debug)]
 pub(crate) struct After {
     pub(crate) closed: [Result<(), CloseError>; 2],

@@ -26,7 +26,7 @@ fn ends_connection(event: EventType) -> bool {
     )
 }
 
-/// What happens to the world at some time.
+/// An event in the world at some time.
 type Strike = Box<dyn FnOnce(&World)>;
 
 /// Two nodes, driven by one thread in virtual time.
