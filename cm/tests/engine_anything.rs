@@ -1,4 +1,4 @@
-//! What belongs to no connection, and anything at all.
+//! Messages that belong to no connection, and random bytes and calls.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! How connections end, rule by rule, with the other end played by hand.
+//! The end of connections, rule by rule, with the other end played by hand.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What a peer cannot do, and what the user can set: floods, long timeouts, lost memory, timers, refusals with their
+//! Limits on a peer, and settings of the user: floods, long timeouts, lost memory, timers, refusals with their
 //! additional information.
 
 mod common;

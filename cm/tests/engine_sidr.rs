@@ -76,7 +76,7 @@ fn asked(engine: &mut Engine<'_>) -> SidrId {
     event.id
 }
 
-/// What udaddy's two ends said to each other under Linux (reference trace), byte for byte as far as it is data.
+/// Messages of udaddy's two ends under Linux (reference trace), byte for byte as far as they are data.
 #[test]
 fn messages_as_linux_writes_them() {
     let [mut client, mut server] = pair(4);

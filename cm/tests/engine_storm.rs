@@ -28,7 +28,7 @@ fn infiniband(seed: u64, connections: usize) -> World {
     world
 }
 
-/// Which of the two events may not come before the other.
+/// Place of an event in the order of a connection's events.
 fn rank(seen: &Seen) -> u8 {
     match seen {
         Seen::Request(_) => 0,
@@ -61,7 +61,7 @@ fn check_history(history: &[(Duration, Seen)], released: Option<Duration>, conte
     }
 }
 
-/// What an application does at some time.
+/// An application's action at some time.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Accept,

@@ -214,7 +214,7 @@ fn an_address_stands_for_one_neighbour_only() {
     assert_eq!(link.outgoing(&lost, &mut packet), None);
 }
 
-/// What came without a global header is the same neighbour's.
+/// Packets without a global header are attributed to the same neighbour.
 #[test]
 fn a_neighbour_without_a_name_gets_it() {
     let mut link = Link::new(OWN, PKEY, slots());

@@ -1,4 +1,4 @@
-//! What Linux's ib_cm was seen to do (Debian 6.1.192, rdma_cm over rxe), each with its counterpart here, in virtual time. The
+//! Behaviours of Linux's ib_cm (Debian 6.1.192, rdma_cm over rxe), each with its counterpart here, in virtual time. The
 //! names are those of the experiments. Where this manager does something else, the test says what and why.
 //!
 //! Some experiments are about what lies below the messages, or above. They need a card or a GID table, and have their
@@ -72,7 +72,7 @@ fn times(bench: &mut Bench) -> Vec<(u64, Attribute)> {
     }
 }
 
-/// What times must be, within the millisecond of the wheel and the rounding of Linux, which takes 4.096 us for 4.
+/// Checks times within the millisecond of the wheel and the rounding of Linux, which takes 4.096 us for 4.
 #[track_caller]
 fn paced(times: &[(u64, Attribute)], what: Attribute, interval: u64, count: usize) {
     assert_eq!(times.len(), count, "{times:?}");

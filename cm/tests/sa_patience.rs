@@ -1,4 +1,4 @@
-//! How long and where subnet administration is asked: back-off with jitter, and redirection, against drawn administrations.
+//! Times and places of questions to subnet administration: back-off with jitter, and redirection, against drawn administrations.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ fn redirection_golden() {
     }
 }
 
-/// What an administration makes of the next MAD.
+/// An administration's answer to the next MAD.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Deed {
     Silent,

@@ -207,7 +207,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
     unsafe { read(fd, to, length) }
 }
 
-/// Who sends, for a destination or none.
+/// The sender for a destination, or for none: RDMA or the system.
 pub(crate) enum By {
     Rdma(Arc<Companion>),
     System,

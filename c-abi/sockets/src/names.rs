@@ -1,4 +1,4 @@
-//! How sockets get their companions, and what ends that: binding, listening, connecting, accepting, closing; options.
+//! Companions of sockets from their start to their end: binding, listening, connecting, accepting, closing; options.
 
 // UNSAFETY: functions of C, in place of the C library's.
 #![expect(unsafe_code)]

@@ -29,7 +29,7 @@ use crate::process::hca::P;
 use crate::verbs::mw;
 use crate::verbs::qp::{QpObject, SendHalf};
 
-/// What each type of QP can send: bits of `enum ibv_qp_create_send_ops_flags`.
+/// Returns `true` if a type of QP can send these operations: bits of `enum ibv_qp_create_send_ops_flags`.
 pub(crate) fn has_operations(qp_type: c_int, operations: u64) -> bool {
     const DATAGRAM: u64 = 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM;
     const UNRELIABLE: u64 = DATAGRAM | 1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM;

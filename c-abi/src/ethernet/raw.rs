@@ -30,7 +30,7 @@ use crate::verbs::query::PORT;
 struct FlowObject {
     c: ibv_flow,
     qp: *const QpObject,
-    /// What counts for it, or NULL.
+    /// The counters attached to it, or NULL.
     counters: *const CountersObject,
     /// There until it is taken away.
     rule: Option<FlowRule>,

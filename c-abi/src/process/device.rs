@@ -358,7 +358,7 @@ pub unsafe extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
-/// Whether memory is prepared for fork: `ibv_is_fork_initialized`. That is not needed, as with kernels that copy pinned pages.
+/// Reports that fork needs no preparation: `ibv_is_fork_initialized`, as with kernels that copy pinned pages.
 ///
 /// # Safety
 /// None.

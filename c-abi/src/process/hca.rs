@@ -38,7 +38,8 @@ type PortResolver = bareverbs_node::PortResolver<'static, 'static, P>;
 /// The IP host's memory.
 type Host = ip::Resources<Addresses<8>, Neighbours<1024>, Routes<2>, Groups<256>>;
 
-/// How many objects of each kind a device has room for, some 10 MiB. `query_device` says so, or what the card has.
+/// Numbers of objects of each kind that a device has room for, some 10 MiB. `query_device` reports the smaller of these and
+/// of the card's.
 pub(crate) const MAX_QP: usize = 16 * 1024;
 pub(crate) const MAX_CQ: usize = 32 * 1024;
 pub(crate) const MAX_SRQ: usize = 8 * 1024;

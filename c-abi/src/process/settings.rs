@@ -1,4 +1,4 @@
-//! What the environment says: which devices there are, how models are joined, and which addresses the ports have.
+//! Settings in the environment: the devices, the network of the models, and the addresses of the ports.
 
 use std::env;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ pub const LINK: &str = bareverbs_node::LINK_VARIABLE;
 /// The number of the first model, which decides MAC address and GUID. If it is not set, it is the process's rank ([`RANKS`])
 /// plus one; without a rank the switch gives one, and without a switch it is 1.
 pub const UNIT: &str = bareverbs_node::UNIT_VARIABLE;
-/// What tells a process its rank among those of a parallel program, by launcher: Open MPI, PMIx, MPICH (Hydra), Slurm.
+/// Variables with a process's rank in a parallel program, by launcher: Open MPI, PMIx, MPICH (Hydra), Slurm.
 pub const RANKS: [&str; 4] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -34,7 +34,7 @@ pub const PORT: &str = bareverbs_node::PORT_VARIABLE;
 pub const PKEY: &str = "BAREVERBS_PKEY";
 /// The router to hosts elsewhere.
 pub const GATEWAY: &str = "BAREVERBS_GATEWAY";
-/// Which messages of the library go to standard error, in `env_logger`'s words; errors only if it is not set.
+/// Filter for the library's messages on standard error, in `env_logger`'s words; errors only if it is not set.
 pub const LOG: &str = "BAREVERBS_LOG";
 /// The faults of the models, in the form of the examples' `--fault`, with semicolons between several:
 /// `loss=0.01,latency=50us;command=CREATE_QP,nth=3,status=BAD_PARAM`.

@@ -11,7 +11,7 @@ use crate::rdmacm::id::IdObject;
 #[repr(C)]
 pub(super) struct EventObject {
     pub(super) c: rdma_cm_event,
-    /// Whose events are counted: the id's, or the listener's.
+    /// The id or listener that counts it among its events.
     pub(super) owner: *const IdObject,
     pub(super) private: [u8; 256],
 }

@@ -326,7 +326,7 @@ impl State {
         }
     }
 
-    /// What could not be told to the other end yet is told when the next completion is there, whether a call waits or not.
+    /// Arranges that messages which the other end has not got yet are sent at the next completion, whether a call waits or not.
     pub(super) fn settle(&mut self) {
         if let Phase::Open(connection) = &mut self.phase
             && connection.has_untold()

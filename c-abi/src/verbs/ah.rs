@@ -214,7 +214,7 @@ fn way_back(
     Err(Errno::EINVAL)
 }
 
-/// Whether it is an IP header with UDP, and not a GRH.
+/// Returns `true` if it is an IP header with UDP, and not a GRH.
 fn is_routable(header: &[u8; 40]) -> bool {
     const UDP: u8 = 17;
     header[20] == IPV4 || header[0] >> 4 == 6 && header[6] == UDP

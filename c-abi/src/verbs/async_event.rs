@@ -44,7 +44,7 @@ unsafe fn count(subject: Subject, acknowledged: bool) {
     }
 }
 
-/// What libibverbs calls an event, and what it is about; `None` for an object that is not there any more.
+/// The event's number in libibverbs, and its object; `None` for an object that is not there any more.
 fn item(objects: &Objects, event: &AsyncEvent) -> Option<AsyncItem> {
     let qp = |qpn: &bareverbs_node::verbs::Qpn| {
         let qp = objects.qps.get(&qpn.number()).copied();

@@ -440,7 +440,7 @@ pub unsafe extern "C" fn ibv_query_gid(
     })
 }
 
-/// What a GID is used for (`enum ibv_gid_type_sysfs`): `ibv_query_gid_type`, which the programs of Debian's `ibverbs-utils`
+/// Queries the type of a GID (`enum ibv_gid_type_sysfs`): `ibv_query_gid_type`, which the programs of Debian's `ibverbs-utils`
 /// take from libibverbs' private part.
 ///
 /// # Safety

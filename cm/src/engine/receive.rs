@@ -47,8 +47,8 @@ fn path_of(req: &Req<'_>, from: &Address) -> Address {
     }
 }
 
-/// Whether a request's GID can be that of one port which `ours` can reach: an address of one host, in both of them IPv4 or in
-/// neither. The connection, and all that this end says about it, would go there.
+/// Returns `true` if a request's GID can be that of one port which `ours` can reach: an address of one host, in both of them IPv4
+/// or in neither. The connection, and all that this end says about it, would go there.
 pub(super) fn can_be_peer(gid: [u8; 16], ours: [u8; 16]) -> bool {
     let (gid, ours) = (
         Ipv6Addr::from(gid).to_canonical(),

@@ -73,7 +73,7 @@ impl Host<'_> {
         }
     }
 
-    /// Whether a request comes from one machine, to an address of ours.
+    /// Checks that a request comes from one machine, to an address of ours.
     fn check_ends(&self, header: &Header, source: IpAddr, destination: IpAddr) -> Option<()> {
         let good = is_unicast(source)
             && self.is_own(destination, header.vlan)

@@ -233,7 +233,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         self.engine.stats()
     }
 
-    /// How often QP1 had to be started again after a work request of it failed.
+    /// Number of times that QP1 was started again after a work request of it failed.
     pub const fn gsi_restarts(&self) -> u64 {
         self.gsi.restarts
     }

@@ -97,7 +97,7 @@ pub trait Ask: Copy + fmt::Debug {
     /// If a value does not fit into its field.
     fn write(&self, transaction_id: u64, mad: &mut [u8; MAD_LEN]) -> Result<(), MadError>;
 
-    /// Whether a MAD of the same transaction is of the kind that answers it.
+    /// Returns `true` if a MAD of the same transaction is of the kind that answers it.
     fn is_answered_by(&self, mad: &SaMad<'_>) -> bool;
 
     /// The answer.

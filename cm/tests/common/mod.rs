@@ -119,7 +119,7 @@ pub enum Seen {
     AlternateResponse(Option<u8>),
 }
 
-/// What the pipe does with a message.
+/// The pipe's treatment of a message.
 pub enum Delivery {
     Deliver,
     Drop,
@@ -136,7 +136,7 @@ pub struct World {
     pub seen: [Vec<(Duration, ConnectionId, Seen)>; 2],
     pub wire: BTreeMap<(Duration, u64), (usize, [u8; MAD_LEN])>,
     pub log: Vec<(Duration, usize, Attribute, bool)>,
-    /// What arrived, and at whom.
+    /// Messages that arrived, with the node that got each.
     pub received: Vec<(usize, [u8; MAD_LEN])>,
     pub judge: Judge,
     pub delay: Duration,

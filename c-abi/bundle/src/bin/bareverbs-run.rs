@@ -88,7 +88,7 @@ struct Options {
     pcap: Option<String>,
     #[bpaf(external)]
     impairment: Impairment,
-    /// What the library logs to standard error: error, warn, info, debug or trace, or filters of env_logger.
+    /// Log of the library on standard error: error, warn, info, debug or trace, or filters of env_logger.
     #[bpaf(argument("FILTER"), last, optional)]
     log: Option<String>,
     /// The program and its arguments.

@@ -20,7 +20,7 @@ pub enum AddressFamily {
     Ib,
 }
 
-/// What `getaddrinfo` finds and `create_ep` takes (`struct rdma_addrinfo`).
+/// Result of `getaddrinfo`, hints for it, and the argument of `create_ep` (`struct rdma_addrinfo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddrInfo {
     /// `RAI_PASSIVE`: for a listener.

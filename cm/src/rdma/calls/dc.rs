@@ -33,7 +33,7 @@ pub struct DcPath {
 }
 
 impl DcPath {
-    /// What an initiator is brought up with ([`Qp::activate`](bareverbs_core::qp::Qp::activate)); it may have
+    /// Attributes to bring an initiator up with ([`Qp::activate`](bareverbs_core::qp::Qp::activate)); it may have
     /// `max_rd_atomic` READs and atomics outstanding.
     pub const fn initiator(&self, max_rd_atomic: u8) -> QpAttr {
         QpAttr {

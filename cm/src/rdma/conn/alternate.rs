@@ -112,7 +112,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         Ok(self.engine.alternate_path(connection)?)
     }
 
-    /// What loads the alternate path into the QP of an id that is to have it.
+    /// Returns the attributes that load the alternate path into the QP of an id that is to have it.
     #[cold]
     pub(crate) fn load_attr(&self, index: usize) -> Result<(QpAttr, QpAttrMask), RdmaError> {
         let connection = self.ids.connection(index, "load_alternate_path")?;
@@ -125,7 +125,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         Ok(self.alternate_attr(index, &path))
     }
 
-    /// What loads an alternate path into the QP of an id, and arms it.
+    /// Returns the attributes that load an alternate path into the QP of an id, and arm it.
     pub(crate) fn alternate_attr(
         &self,
         index: usize,
@@ -165,7 +165,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
         }
     }
 
-    /// What REP says about the alternate path of the request.
+    /// Answer of REP about the alternate path of the request.
     #[cold]
     pub(crate) fn failover(&self, connection: ConnectionId) -> Failover {
         let path = self.engine.alternate_path(connection);

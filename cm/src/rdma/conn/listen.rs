@@ -9,7 +9,7 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::service_id;
 use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
 
-/// What of ids can share a listener of the engine.
+/// Kinds of ids; those of one kind can share a listener of the engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Connections,

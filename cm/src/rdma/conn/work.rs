@@ -1,4 +1,4 @@
-//! What ids have to do by firmware commands: a QP is created, and moved through its states, while the manager goes on.
+//! Firmware commands of ids: a QP is created, and moved through its states, while the manager goes on.
 //!
 //! An id has a [`Work`](crate::rdma::id::goal::Work), which says what it wants of its QP and what is under way. One command of an id is with the firmware
 //! at a time, and of all ids as many as the command queue takes; the others wait for their turn, in order
@@ -387,7 +387,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         }
     }
 
-    /// What there was of a QP that could not be made is gone.
+    /// Reports that the QP of an id could not be created, once all parts of it are destroyed.
     fn not_made(&mut self, now: Duration, index: usize) {
         let slot = &mut self.ids[index];
         let connecting = slot.work.is_connecting();

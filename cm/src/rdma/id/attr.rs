@@ -141,7 +141,7 @@ pub(crate) fn idle_attr(pkey_index: u16) -> (QpAttr, QpAttrMask) {
     (attr, mask)
 }
 
-/// How a UD QP gets from INIT to work.
+/// Attributes of a UD QP's transition to RTR or RTS.
 pub(crate) fn datagram_attr(state: QpState) -> (QpAttr, QpAttrMask) {
     let mask = if state == QpState::Rts {
         QpAttrMask::STATE | QpAttrMask::SQ_PSN

@@ -1,9 +1,9 @@
-//! What an id wants of its QP, and what of that is under way: the part of its slot that
+//! Transitions that an id's QP is to make, and the one that is under way: the part of the id's slot that
 //! [`conn/work.rs`](crate::rdma::conn::work) moves on.
 
 use crate::rdma::types::param::Asked;
 
-/// What an id wants of its QP, and what is under way.
+/// Transitions that an id's QP is to make, and the one that is under way.
 #[derive(Debug)]
 pub(crate) struct Work {
     /// The transition that the firmware was asked for.
@@ -21,7 +21,7 @@ pub(crate) struct Work {
     pub(crate) recycle: Option<Recycle>,
 }
 
-/// How far a QP is that is to be kept.
+/// Progress of a QP that is being prepared for another id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recycle {
     Begun,
@@ -43,7 +43,7 @@ pub(crate) enum Move {
     Load,
 }
 
-/// What comes after the commands.
+/// The message that follows the commands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     None,
@@ -60,7 +60,7 @@ pub(crate) enum Goal {
     Load(LoadedFor),
 }
 
-/// Which end asked for an alternate path.
+/// The end that asked for an alternate path.
 #[cfg(feature = "infiniband")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadedFor {
@@ -79,7 +79,7 @@ impl Work {
         recycle: None,
     };
 
-    /// What was to come after the commands is called off. What is under way goes on.
+    /// Cancels the message that was to follow the commands. The command that is under way goes on.
     pub(crate) fn cancel(&mut self) {
         self.goal = Goal::None;
     }

@@ -81,7 +81,7 @@ impl<P: Platform> Objects<'_, P> {
     }
 }
 
-/// How to join a group (`struct rdma_cm_join_mc_attr_ex`).
+/// Attributes of a join (`struct rdma_cm_join_mc_attr_ex`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JoinMulticast {
     /// The group.
@@ -98,7 +98,7 @@ pub(crate) fn group_neighbour(version: RoceVersion, group: IpAddr) -> Neighbour 
     Neighbour::new(multicast_mac(roce_group(version, group)))
 }
 
-/// What the GID of an address on RoCE is made of. Version 1 has IPv4 groups at ff0e::ffff:0:0/96, as Linux's RDMA CM does
+/// The address in the GID of an address on RoCE. Version 1 has IPv4 groups at ff0e::ffff:0:0/96, as Linux's RDMA CM does
 /// it (`cma_iboe_set_mgid`).
 // Not in each of its callers: an image that only has version 2 is no longer for it.
 #[inline(never)]

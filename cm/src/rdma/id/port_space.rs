@@ -1,4 +1,4 @@
-//! Which ids are on which port of which port space: a hash table of chains through the slots.
+//! Lookup of ids by port space and port: a hash table of chains through the slots.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Which id has the QP of a number.
+//! Lookup of ids by the number of their QP.
 
 use bareverbs_core::{Platform, Qpn};
 

@@ -122,7 +122,7 @@ impl EventQueue {
     }
 }
 
-/// What `rdma_set_option` sets.
+/// Options of `rdma_set_option`.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) reuse_addr: bool,
@@ -130,7 +130,7 @@ pub(crate) struct Options {
     pub(crate) tos: u8,
     pub(crate) ack_timeout: Option<u8>,
     pub(crate) min_rnr_timer: u8,
-    /// What the application set; if it set nothing, the defaults, or what the other end's REQ asks for.
+    /// The application's timers; if it set none, the defaults, or those that the other end's REQ asks for.
     pub(crate) timers: Option<Timers>,
     pub(crate) auto_mra: Option<Option<u8>>,
     #[cfg(feature = "keep-alive")]
@@ -160,7 +160,7 @@ pub(crate) struct IdRoute {
     pub(crate) any_source: bool,
     /// On InfiniBand: the ends have IP addresses, and not only GIDs.
     pub(crate) ip: bool,
-    /// Which of all resolutions under way this one is, and until when it may last.
+    /// Number of this resolution among all that are under way, and the time until which it may last.
     pub(crate) resolve_seq: u64,
     pub(crate) deadline: Duration,
     /// Index of the partition (InfiniBand).
@@ -335,7 +335,7 @@ impl<P: Platform> IdSlot<'_, P> {
 
 /// 0.64 ms. librdmacm leaves it at 0, which means 655 ms.
 const DEFAULT_MIN_RNR_TIMER: u8 = 12;
-/// What Linux takes on RoCE (since 6.2).
+/// Linux's value on RoCE (since 6.2).
 const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
 
 impl<P: Platform> Default for IdSlot<'_, P> {

@@ -46,7 +46,7 @@ pub(crate) struct PartitionQps<'s, 'd, P: Platform> {
     calls: Calls<P>,
 }
 
-/// How they are since the last call.
+/// State after the last call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     /// Each partition in use has a send buffer.

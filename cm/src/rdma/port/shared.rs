@@ -40,7 +40,7 @@ use smoltcp::time::Instant;
 /// Frames that wait for the other stack.
 pub type Inbox<'s> = PacketBuffer<'s, ()>;
 
-/// What [`NeighbourDiscovery::port`](crate::rdma::NeighbourDiscovery::port) gives.
+/// A port for another IP stack, from [`NeighbourDiscovery::port`](crate::rdma::NeighbourDiscovery::port).
 ///
 /// Frames arrive when `NeighbourDiscovery` is polled. A send queue that the device stops is set going again when smoltcp
 /// looks for space there.

@@ -86,7 +86,7 @@ pub struct AsyncCm<'c, 's, 'd, P: Platform, R: Resolver> {
     driver: Driver,
 }
 
-/// What the driving task was told, and its waker.
+/// Deadline and waker of the driving task.
 #[derive(Default)]
 struct Driver {
     /// The last turn's deadline.

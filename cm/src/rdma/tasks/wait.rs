@@ -15,7 +15,7 @@ use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{ChannelId, CmId};
 use crate::rdma::verbs::owned::Side;
 
-/// What is waited for.
+/// Source of an event that a task waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
     /// The events of a channel.

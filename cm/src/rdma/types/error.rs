@@ -1,4 +1,4 @@
-//! What can go wrong, and the errno that librdmacm has for it.
+//! Errors of the manager, and librdmacm's errno for each.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -106,7 +106,7 @@ pub enum RdmaError {
     WouldBlock,
     /// A value is above what the device or the protocol can do.
     TooMuch {
-        /// What.
+        /// Name of the value.
         name: &'static str,
         /// The value.
         value: u32,
@@ -225,7 +225,7 @@ pub enum RdmaError {
 }
 
 impl RdmaError {
-    /// What librdmacm leaves in `errno`.
+    /// librdmacm's `errno` for this error.
     pub const fn errno(&self) -> i32 {
         use errno::*;
         match self {

@@ -131,9 +131,9 @@ pub const fn event_str(event: EventType) -> &'static str {
 /// given to `accept` as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnEvent {
-    /// What this end should serve at once.
+    /// RDMA READs and atomics that this end should serve at once.
     pub responder_resources: u8,
-    /// What this end may have outstanding at once.
+    /// RDMA READs and atomics that this end may have outstanding at once.
     pub initiator_depth: u8,
     /// The other end's hardware flow control.
     pub flow_control: bool,
@@ -168,7 +168,7 @@ pub struct CmEvent {
     pub listen_id: Option<CmId>,
     /// The context of the id; on `ConnectRequest` that of the listener.
     pub context: u64,
-    /// What happened.
+    /// Type of the event.
     pub event: EventType,
     /// 0, a negative errno, or the other end's reason: on `Rejected` the reject reason, on `Unreachable` a SIDR status.
     pub status: i32,
@@ -214,7 +214,7 @@ pub struct TraceEntry {
     pub time: core::time::Duration,
     /// `true` if this end sent it.
     pub sent: bool,
-    /// Which message.
+    /// Type of the message.
     pub message: Attribute,
     /// `true` if it was sent before.
     pub repeated: bool,

@@ -22,7 +22,7 @@ pub mod send_ops {
     pub const ATOMIC_WRITE: u64 = 1 << 12;
 }
 
-/// What QPs have on a datagram id.
+/// Operations of QPs on a datagram id.
 const DATAGRAM_OPS: u64 = send_ops::SEND | send_ops::SEND_WITH_IMM;
 /// And on one for unreliable connections.
 const UNRELIABLE_OPS: u64 = DATAGRAM_OPS | send_ops::RDMA_WRITE | send_ops::RDMA_WRITE_WITH_IMM;

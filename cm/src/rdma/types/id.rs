@@ -78,7 +78,7 @@ impl PortSpace {
     }
 }
 
-/// What QP an id has (`enum ibv_qp_type` of `struct rdma_cm_id`).
+/// Type of an id's QP (`enum ibv_qp_type` of `struct rdma_cm_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IdType {
     /// For reliable connections; of port spaces for connections.
@@ -94,7 +94,7 @@ pub enum IdType {
 }
 
 impl IdType {
-    /// What a port space is made for.
+    /// The type for ids of a port space: [`Ud`](Self::Ud) for datagrams, otherwise [`Rc`](Self::Rc).
     pub const fn of_port_space(port_space: PortSpace) -> Self {
         if port_space.is_datagram() {
             Self::Ud

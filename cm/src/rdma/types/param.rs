@@ -31,9 +31,9 @@ pub struct ConnParam<'a> {
     pub initiator_depth: u8,
     /// Hardware flow control is available.
     pub flow_control: bool,
-    /// How often to repeat unacknowledged data, 0 to 7. Ignored by `accept`: the connecting side decides.
+    /// Number of times to repeat unacknowledged data, 0 to 7. Ignored by `accept`: the connecting side decides.
     pub retry_count: u8,
-    /// How often the other end is to repeat when no receive is posted here, 0 to 7; 7 is for ever.
+    /// Number of times that the other end is to repeat when no receive is posted here, 0 to 7; 7 is for ever.
     pub rnr_retry_count: u8,
     /// The QP has a shared receive queue. Only without a QP on the id.
     pub srq: bool,
@@ -42,7 +42,7 @@ pub struct ConnParam<'a> {
 }
 
 impl Default for ConnParam<'_> {
-    /// What librdmacm takes when there is no parameter.
+    /// librdmacm's values for a missing parameter.
     fn default() -> Self {
         Self {
             private_data: &[],
@@ -57,7 +57,7 @@ impl Default for ConnParam<'_> {
     }
 }
 
-/// What `connect` or `accept` was called with, apart from the private data.
+/// Arguments of `connect` or `accept`, apart from the private data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) depths: Depths,
@@ -83,7 +83,7 @@ impl Asked {
     }
 }
 
-/// What `accept` decided about READs and atomics.
+/// Depths of READs and atomics that `connect` or `accept` decided on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Depths {
     pub(crate) responder_resources: u8,

@@ -27,7 +27,7 @@ pub struct SockaddrIb {
     pub gid: Gid,
     /// Service ID.
     pub sid: u64,
-    /// Which bits of `sid` count.
+    /// Mask of the bits of `sid` that count.
     pub sid_mask: u64,
 }
 

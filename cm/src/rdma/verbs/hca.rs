@@ -30,7 +30,7 @@ impl<'d, P: Platform> Hca<'d, P> {
         }
     }
 
-    /// What a QP is made from has to be of the id's device (rdma_create_qp(3)).
+    /// Checks that all objects for a QP are of the id's device (rdma_create_qp(3)).
     pub(crate) fn check_device(
         &self,
         pd: Option<&'d Pd<'d, P>>,

@@ -21,7 +21,7 @@ pub(crate) struct Saved<'d, P: Platform> {
 #[derive(Debug)]
 pub(crate) enum QpOf<'d, P: Platform> {
     None,
-    /// What those of a listener's connections are made from.
+    /// The objects and attributes for the QPs of a listener's connections.
     Saved(Saved<'d, P>),
     /// The one that was begun could not be made, and no call has returned the error yet.
     Failed(RdmaError),
@@ -204,7 +204,7 @@ impl<'d, P: Platform> Making<'d, P> {
         }
     }
 
-    /// Whether it uses no CQs but the manager's, of which those that are there are `own`.
+    /// Returns `true` if it uses no CQs but the manager's, of which those that are there are `own`.
     pub(crate) fn has_own_cqs(&self, own: [bool; 2]) -> bool {
         let there = match &self.0 {
             Step::Cqs { cqs, .. } => cqs.each_ref().map(|cq| matches!(cq, CqOf::There)),

@@ -300,7 +300,7 @@ impl<'d, P: Platform> XrcdOf<'d, P> {
 /// All attributes of a new QP (`struct ibv_qp_init_attr_ex`).
 #[derive(Debug)]
 pub struct QpInitEx<'a, 'd, P: Platform> {
-    /// What [`create_qp`](crate::rdma::RdmaCm::create_qp) takes as well.
+    /// Attributes that [`create_qp`](crate::rdma::RdmaCm::create_qp) takes as well.
     pub init: QpInit<'a, 'd, P>,
     /// The PD; the id's or the default one if there is none.
     pub pd: Option<&'d Pd<'d, P>>,

@@ -16,7 +16,7 @@ use bareverbs_core::qp::{Qp, QpCap, QpInitHandles, Rc};
 use crate::rdma::types::id::NIL;
 use crate::rdma::verbs::objects::{KeptInit, PdOf};
 
-/// How many QPs of other sizes, CQs or PDs are looked at for one that fits. They go to the end of the queue.
+/// Number of QPs of other sizes, CQs or PDs that are searched for one that fits. They go to the end of the queue.
 const LOOKED_AT: usize = 8;
 
 /// Storage for one QP that is kept ([`RdmaCm::recycle_qps`](crate::rdma::RdmaCm::recycle_qps)).
