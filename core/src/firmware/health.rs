@@ -20,7 +20,7 @@ const RESET_REQUEST: usize = HEALTH + 0x38;
 /// Bits 23:16 syndrome, 15:0 extended syndrome.
 const SYNDROME: usize = HEALTH + 0x3c;
 
-/// Whether the device is still there is looked at this often at least: one register read is little, and a caller that polls
+/// The longest interval between two checks that the device is still there: one register read is little, and a caller that polls
 /// needs to know soon.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 

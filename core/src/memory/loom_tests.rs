@@ -1,4 +1,4 @@
-//! What poster, poller and control path share, in every order that two or three threads can take (`cargo rig loom`).
+//! Memory that poster, poller and control path share, in every order that two or three threads can take (`cargo rig loom`).
 //!
 //! An atomic stands in for the device between poster and poller: a work request is posted when it is stored, and completed
 //! as soon as it is loaded. Loom does not see volatile words (doorbell records, CQEs), nor that a load may be delayed behind

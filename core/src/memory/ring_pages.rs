@@ -1,4 +1,4 @@
-//! How a context describes the place of a ring to the device: page size, offset in the first page, and the list of
+//! Description of a ring's place in a context: page size, offset in the first page, and the list of
 //! pages.
 
 /// The width of the context's field `page_offset`, and with it the largest offset of a ring in its first page.
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What a context says of a ring, by the vendor's header.
+    /// Fields of a context that describe a ring, by the vendor's header.
     struct Context {
         name: &'static str,
         field: PageOffset,

@@ -1,4 +1,4 @@
-//! What polling makes of what the device writes: ownership, garbage, errors, events, overruns.
+//! Polling, and the driver's handling of the entries that a device writes: ownership, garbage, errors, events, overruns.
 
 use bareverbs_core::{
     CqError, CqInit, PostError, QpInitAttr, QpState, Qpn, Rc, SendFlags, SrqAttr, Wc, WcStatus,

@@ -60,7 +60,7 @@ fn poll(cq: &mut Cq<'_, &Fake>) -> Option<Wc> {
         .map(|completion: Completion<'_>| completion.to_wc())
 }
 
-/// How many commands of this kind the firmware was given.
+/// The number of commands of this kind that the firmware was given.
 fn count(fake: &Fake, opcode: Opcode) -> usize {
     let inner = fake.lock();
     let of_kind = inner.history.iter().filter(|posted| posted.is(opcode));

@@ -1,4 +1,4 @@
-//! What send and receive queues take, when, and what they ring for it.
+//! Capacities of send and receive queues, and the doorbells that they ring.
 
 use bareverbs_core::{
     BadWr, LKey, PostError, Rc, RecvWr, SendData, SendFlags, SendOp, SendWr, Sge, WcOpcode,

@@ -1,4 +1,4 @@
-//! How each work request lies in the send ring.
+//! Layouts of work requests in the send ring.
 
 use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::{
@@ -96,7 +96,7 @@ fn control_segment_of_every_operation() {
     });
 }
 
-/// What is posted as a value is what the methods post.
+/// Work requests posted as values are those that the methods post.
 #[test]
 fn work_requests_as_values() {
     with_device!(|fake, rig, device, pd| {

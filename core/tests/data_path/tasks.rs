@@ -39,7 +39,7 @@ fn poll_once<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(waker))
 }
 
-/// What the device does with the CQ: it completes what is posted, and sends events when it was asked for them.
+/// The device's work on the CQ: it completes what is posted, and sends events when it was asked for them.
 struct Device<'a> {
     fake: &'a Fake,
     rig: &'a Rig,

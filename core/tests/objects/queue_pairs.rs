@@ -149,7 +149,7 @@ fn reset_drops_earlier_completions() {
     });
 }
 
-/// What each transition carries, for a connection with everything set.
+/// Fields of each transition, for a connection with everything set.
 #[test]
 fn transitions_carry_what_was_given() {
     with_device!(|fake, _rig, device| {

@@ -1,4 +1,4 @@
-//! What is left over when the firmware refuses or does not answer, or when memory runs out.
+//! Memory and objects that are left over when the firmware refuses or does not answer, or when memory runs out.
 
 use bareverbs_core::{Access, CqInit, Device, QpInitAttr, Rc, SrqAttr};
 use bareverbs_firmware_cmds::opcode::Opcode;

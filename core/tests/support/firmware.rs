@@ -39,10 +39,10 @@ impl Posted {
     }
 }
 
-/// What the firmware does with a command.
+/// The firmware's answer to a command.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// What it would do anyway.
+    /// Its usual answer.
     Normal,
     /// Answers with this (status OK).
     Answer(Vec<u8>),

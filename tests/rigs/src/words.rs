@@ -10,7 +10,7 @@ const REFUSED: [&str; 6] = ["What", "Which", "How", "Whether", "Who", "Whose"];
 const CEILINGS: [(&str, usize); 13] = [
     ("c-abi", 0),
     ("cm", 9),
-    ("core", 120),
+    ("core", 45),
     ("examples", 7),
     ("firmware-cmds", 0),
     ("node", 0),

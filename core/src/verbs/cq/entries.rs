@@ -1,4 +1,4 @@
-//! What the entries of a CQ are like. What is only for compressed or long ones is reached through [`CqEntries`], so that a
+//! Size and compression of a CQ's entries. Code for compressed or long ones alone is reached through [`CqEntries`], so that a
 //! program which does not ask for them does not contain it.
 
 // UNSAFETY: says which memory is the ring.

@@ -29,7 +29,7 @@ use bareverbs_firmware_cmds::wqe::{
     ControlWord, EthernetInlineWord, InlineWord, Opcode, QKeyWord, SEGMENT_UNIT,
 };
 
-/// What the opcodes of READ and atomics have in common, which take no inline data.
+/// Bits that the opcodes of READ and atomics have in common, which take no inline data.
 const TAKES_NO_INLINE: u8 = Opcode::RdmaRead as u8;
 
 /// Work requests that are built call by call, and posted together: what is between `ibv_wr_start` and `ibv_wr_complete`.

@@ -50,9 +50,9 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) device: &'d Device<'d, P>,
     /// Where the next WQE starts.
     pub(crate) cursor: Cursor,
-    /// What every control segment's second word contains, as it lies in memory: the completion bits, with `sq_sig_all`.
+    /// The bits of every control segment's second word, as it lies in memory: the completion bits, with `sq_sig_all`.
     pub(crate) always: u64,
-    /// Inline data that is usual: at most so many bytes.
+    /// Largest inline payload on the fast path.
     pub(crate) short_inline: usize,
     pub(crate) doorbell: u32,
     /// Next work request, running freely.
@@ -67,9 +67,9 @@ pub struct SendQueue<'d, P: Platform, T: QpType> {
     pub(crate) max_sge: u8,
     /// `true` if atomics work as verbs promise.
     pub(crate) atomics: bool,
-    /// What [`post_late`](Self::post_late) is called for.
+    /// Arguments of [`post_late`](Self::post_late).
     pub(crate) late: Late,
-    /// What frames need.
+    /// Requirements of frames.
     pub(crate) packets: Packets,
     pub(crate) kind: PhantomData<fn() -> T>,
 }
@@ -241,7 +241,7 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
     pub(in crate::verbs::qp) from: u32,
 }
 
-/// What the control segment and the records of a work request hold.
+/// Values for the control segment and the records of a work request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::verbs::qp) struct Request {
     pub(in crate::verbs::qp) wr_id: u64,

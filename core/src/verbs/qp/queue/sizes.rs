@@ -1,5 +1,5 @@
-//! How large the queues of a QP become: the arithmetic of libmlx5, with less room for what stands before the data. What
-//! is granted is at least what was requested.
+//! Sizes of a QP's queues: the arithmetic of libmlx5, with less room for what stands before the data. At least the requested
+//! sizes are granted.
 //!
 //! ```text
 //! size     = gathered(type) + 16 * max_send_sge                     for connections at least one entry
@@ -28,7 +28,7 @@ pub use crate::types::qp::QpKind;
 /// Size of a basic block of a send queue, `MLX5_SEND_WQE_BB`.
 pub const SEND_BLOCK: u32 = 64;
 
-/// What a QP can hold, asked for or given: `struct ibv_qp_cap`.
+/// Capacities of a QP, requested or granted: `struct ibv_qp_cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QpCap {
     /// Send work requests outstanding.
@@ -133,16 +133,16 @@ pub struct QueueSizes {
     pub rq_entries: u32,
     /// Bytes of a receive WQE, a power of two.
     pub rq_stride: u32,
-    /// What is given.
+    /// The granted capacities.
     pub cap: QpCap,
 }
 
 /// A capability that cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapError {
-    /// Which field of [`QpCap`].
+    /// Name of the field of [`QpCap`].
     pub field: &'static str,
-    /// What was asked for.
+    /// The requested value.
     pub asked: u32,
     /// The most that the device gives, the other fields being as they are.
     pub limit: u32,
@@ -384,7 +384,7 @@ mod tests {
         );
     }
 
-    /// What is refused names the field, and the limit that it names is accepted.
+    /// Refusals name the field, and the limit that they name is accepted.
     #[test]
     fn limits_are_exact() {
         for kind in [

@@ -3,8 +3,8 @@
 use crate::memory::send_ring::Cursor;
 use crate::verbs::qp::queue::wr::SendFlags;
 
-/// What `SendQueue::post_late` is called for, but for what it gets in registers: more arguments would lie on the stack,
-/// for which every post would set it up.
+/// Arguments of `SendQueue::post_late` beside those in registers: more arguments would lie on the stack, for which every post
+/// would set it up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Late {
     /// Where the batch ends.

@@ -58,7 +58,7 @@ impl MkeyInitAttr {
     }
 }
 
-/// What the key's memory is made of from now on.
+/// The new translation of a key.
 #[derive(Debug, Clone, Copy)]
 enum Translation<'a> {
     /// Nothing: the key is closed.

@@ -26,7 +26,7 @@ const CONTEXT: usize = 64;
 const BIND_BLOCKS: u32 = 3;
 const CLOSE_BLOCKS: u32 = 2;
 const ENTRIES: usize = WINDOW_LIST as usize * SEGMENT_UNIT;
-/// What each request behind one of these has in its control segment.
+/// Fence bits of each request behind one of these, in its control segment.
 pub(in crate::verbs::qp) const FENCED: u64 = ((fence::SMALL_AND_FENCE as u64) << 32).to_be();
 
 // What a program asks for is what a bind takes.
@@ -42,7 +42,7 @@ pub enum MwType {
     Type2,
 }
 
-/// What a bind opens: `struct ibv_mw_bind_info`, with the window and its new key.
+/// Attributes of a bind: `struct ibv_mw_bind_info`, with the window and its new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MwBind {
     /// The window's type.
@@ -55,7 +55,7 @@ pub struct MwBind {
     pub addr: u64,
     /// Bytes; 0 closes a window of type 1.
     pub len: u64,
-    /// What peers may do.
+    /// Rights of peers.
     pub access: Access,
 }
 
@@ -64,7 +64,7 @@ impl MwBind {
     /// much of the send queue as a write with so much inline data.
     pub const SPACE: u32 = 156;
 
-    /// What it opens, `None` if it closes its window.
+    /// Returns the bind of a window that it opens, `None` if it closes its window.
     fn piece(&self) -> Result<Option<&Self>, PostError> {
         match self.len {
             0 if self.kind == MwType::Type2 => Err(PostError::Unsupported),

@@ -97,7 +97,7 @@ pub struct Destination<'a> {
     pub remote_qkey: u32,
 }
 
-/// What a send work request does.
+/// Operation of a send work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOp<'a> {
     /// Send (RC, UC), or a frame (raw packets).
@@ -118,18 +118,18 @@ pub enum SendOp<'a> {
     Read(Remote),
     /// Compare and swap 8 bytes (RC).
     CompareSwap {
-        /// What is compared, 8-byte aligned.
+        /// The 8 bytes that are compared, aligned.
         remote: Remote,
-        /// With this.
+        /// The value to compare them with.
         compare: u64,
-        /// And, if equal, replaced by this.
+        /// The value to write if they are equal.
         swap: u64,
     },
     /// Fetch and add 8 bytes (RC).
     FetchAdd {
-        /// What is added to, 8-byte aligned.
+        /// The 8 bytes that are added to, aligned.
         remote: Remote,
-        /// This much.
+        /// The value to add.
         add: u64,
     },
 }
@@ -148,11 +148,11 @@ pub enum SendData<'a> {
 pub struct SendWr<'a> {
     /// The caller's identifier, opaque to the driver; the completion carries it.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp<'a>,
-    /// How.
+    /// The flags.
     pub flags: SendFlags,
-    /// With which data.
+    /// The data.
     pub data: SendData<'a>,
 }
 
@@ -161,11 +161,11 @@ pub struct SendWr<'a> {
 pub struct RecvWr<'a> {
     /// The caller's identifier.
     pub wr_id: u64,
-    /// Where to. On UD and GSI the first 40 bytes are the GRH's.
+    /// Memory for the message. On UD and GSI the first 40 bytes are the GRH's.
     pub sges: &'a [Sge],
 }
 
-/// What a device lacks where [`Capabilities::has_atomics`](crate::Capabilities::has_atomics) says so.
+/// Text of the errors of devices without [atomics](crate::Capabilities::has_atomics).
 pub(crate) const NO_ATOMICS: &str = "the device has no 8-byte atomics in the host's byte order";
 
 /// Why a work request was not posted. It is returned in a register.
@@ -174,23 +174,23 @@ pub(crate) const NO_ATOMICS: &str = "the device has no 8-byte atomics in the hos
 pub enum PostError {
     /// As many are outstanding as the queue holds; poll first.
     QueueFull {
-        /// How many it holds.
+        /// Work requests that the queue holds.
         limit: u32,
     },
     /// The QP's state does not take them (sends from RTS on, receives from INIT on), or it has no such queue.
     WrongState,
     /// Too many scatter/gather entries.
     TooManySges {
-        /// How many were given.
+        /// Entries given.
         given: u32,
-        /// How many the queue takes.
+        /// Entries that the queue takes.
         limit: u16,
     },
     /// Too much inline data.
     InlineTooLong {
         /// The number of bytes that were given.
         given: u32,
-        /// How many the queue takes.
+        /// Bytes that the queue takes.
         limit: u16,
     },
     /// An entry of 2 GiB or more.
@@ -206,7 +206,7 @@ pub enum PostError {
     /// The device requires so many bytes of a frame's headers in the work request itself
     /// ([`Batch::send_packet_with`](crate::qp::send::Batch::send_packet_with)).
     HeadersNotInline {
-        /// How many.
+        /// Bytes required.
         needed: u16,
     },
     /// The device does not fill in checksums.

@@ -48,7 +48,7 @@ impl DcTarget<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DcAddress([u64; 6]);
 
-/// What says where a work request of an initiator goes: a [`DcTarget`], or a [`DcAddress`] that was made of one.
+/// Destination of an initiator's work request: a [`DcTarget`], or a [`DcAddress`] that was made of one.
 pub trait DcRoute: Copy {
     /// Writes the address vector.
     #[doc(hidden)]

@@ -19,7 +19,7 @@ const HEADERS_AT: usize = SEGMENT_UNIT + ethernet::INLINE_START;
 /// Where data starts if no header is inline.
 pub(in crate::verbs::qp) const DATA_AT: usize = 2 * SEGMENT_UNIT;
 
-/// What a queue's frames need.
+/// Requirements of a queue's frames.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packets {
     /// Bytes of a frame's start that the device requires inline.

@@ -13,17 +13,17 @@ mod sealed {
 pub trait QpType: sealed::Sealed + Debug + 'static {
     /// The same as a value.
     const KIND: QpKind;
-    /// Whether there is one peer, fixed by modify.
+    /// `true` if there is one peer, fixed by modify.
     const CONNECTED: bool;
-    /// Whether READ, atomics and remote invalidation exist.
+    /// `true` if READ, atomics and remote invalidation exist.
     const RELIABLE: bool;
-    /// Whether work requests name the SRQ that they are for.
+    /// `true` if work requests name the SRQ that they are for.
     #[doc(hidden)]
     const XRC: bool = Self::KIND.is_xrc();
-    /// Whether work requests name the target that they are for.
+    /// `true` if work requests name the target that they are for.
     #[doc(hidden)]
     const DYNAMIC: bool = matches!(Self::KIND, QpKind::Dci);
-    /// Whether work requests are whole frames.
+    /// `true` if work requests are whole frames.
     #[doc(hidden)]
     const PACKET: bool = matches!(Self::KIND, QpKind::RawPacket);
 }
