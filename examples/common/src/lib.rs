@@ -17,5 +17,6 @@ pub mod program;
 pub mod progress;
 pub mod times;
 
-/// As the programs themselves say it.
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+/// The reason why a program, or a part of it, failed.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Error>;
