@@ -2,9 +2,10 @@
 
 use bareverbs::verbs::conformance::{self, ConformanceError, MEMORY_LEN, Options, Report};
 use bareverbs::verbs::{CqSlot, DeviceSlot, Platform, QpSlot, Storage};
+use bareverbs_examples::Result;
 
+use super::chunks::with_page_chunks;
 use super::selftest::{Print, Skipped};
-use super::{Result, with_page_chunks};
 
 /// The card's lack, for which a part of the test is skipped.
 const NO_LOOPBACK: &str = "the card has no force loopback (fl_rc_qp_when_roce_enabled, _disabled), without which it cannot \

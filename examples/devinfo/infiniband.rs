@@ -2,8 +2,8 @@
 
 use bareverbs::verbs::firmware_cmds::register::PortCounterGroup;
 use bareverbs::verbs::{Counters, Device, Gid, Platform, PortAttr};
+use bareverbs_examples::Result;
 
-use super::Result;
 use super::report::Report;
 
 /// The bit of a P_Key that full members have.
@@ -66,7 +66,6 @@ fn gids<P: Platform>(device: &Device<'_, P>, port: &PortAttr) -> Result<Vec<(u16
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use bareverbs_in_process::Builder;
     use bareverbs_in_process::subnet::infiniband_port;
     use connectx_model::Config as Card;
@@ -76,7 +75,7 @@ mod tests {
         let mut card = infiniband_port(Card::new(7), 7);
         card.port_guid = 0x0002_c903_0000_0007;
         let world = Builder::new().function(card).threaded();
-        let report = Report::of(world.platform(0), "model0", 0).unwrap();
+        let report = crate::attributes::report(world.platform(0), "model0", 0).unwrap();
         let (text, json) = (report.to_text(), report.to_json());
         let line = |name: &str| {
             let mut lines = text.lines().map(str::trim_start);

@@ -12,7 +12,9 @@
 //!
 //! It also hands a card over to vfio-pci and back (`--bind`, `--unbind`), and says what that takes.
 
+mod attributes;
 mod card_report;
+mod chunks;
 mod conformance;
 mod infiniband;
 mod report;
@@ -21,27 +23,24 @@ mod selftest;
 mod settings;
 mod watch;
 
-use std::error::Error;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bareverbs::verbs::PageChunk;
 use bareverbs_command_line::{EMPTY, is_path};
+use bareverbs_examples::Result;
 use bareverbs_examples::devices::{ONLY_MODELS, open};
 use bareverbs_examples::plugged::{Model, ModelPort, model};
 use bareverbs_examples::program;
 use bareverbs_in_process::{Builder, World};
-use bareverbs_node::{DEVICE_VARIABLE, DeviceName, DevicePlatform, PageChunks, inspect};
+use bareverbs_node::{DEVICE_VARIABLE, DeviceName, DevicePlatform, inspect};
 use bareverbs_vfio::Rebinding;
 use bpaf::Bpaf;
+use chunks::with_page_chunks;
 use connectx_model::Config as Card;
-use report::Report;
 use watch::Watch;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Shows what an RDMA device can do, and whether it does.
 #[derive(Bpaf, Debug)]
@@ -143,20 +142,6 @@ fn one_action(actions: Vec<Action>) -> std::result::Result<Action, &'static str>
     Ok(actions.last().cloned().unwrap_or(Action::Show))
 }
 
-/// Attempts to bring a device up, and again with storage for as many of the firmware's pages as it lacked.
-fn with_page_chunks<T>(mut attempt: impl FnMut(Vec<PageChunk>) -> Result<T>) -> Result<T> {
-    let mut chunks = PageChunks::new(CHUNKS);
-    loop {
-        match attempt(chunks.allocate()) {
-            Err(error) if error.downcast_ref().is_some_and(|open| chunks.grow(open)) => {}
-            done => return done,
-        }
-    }
-}
-
-/// Chunks of at most 2 MiB for the firmware's pages to begin with: more than most cards require for one function.
-const CHUNKS: usize = 64;
-
 fn main() -> ExitCode {
     program::main("devinfo", &arguments(), |arguments| {
         match &arguments.action {
@@ -232,12 +217,12 @@ fn show(arguments: &Arguments) -> Result<()> {
         DeviceName::Model => {
             let world = world(arguments, 1);
             let part = card(arguments).device_id;
-            Report::of(world.platform(0), "model0", part)?
+            attributes::report(world.platform(0), "model0", part)?
         }
         DeviceName::Vfio(address) => {
             let device = open(address, 0)?;
             let part = device.device_id();
-            Report::of(device, &address.to_string(), part)?
+            attributes::report(device, &address.to_string(), part)?
         }
     };
     if arguments.action == Action::Json {

@@ -4,9 +4,10 @@
 //! program that has a device can list its own in the same way ([`Device::live_qps`]).
 
 use bareverbs::verbs::{Config, CqSlot, Device, DeviceSlot, PageChunk, Platform, QpSlot, Storage};
+use bareverbs_examples::Result;
 use bareverbs_node::inspect;
 
-use super::{Result, selftest};
+use super::selftest;
 
 /// Connects two QPs inside the device, and lists what is alive then.
 pub(crate) fn show<P: Platform>(
@@ -33,7 +34,8 @@ mod tests {
 
     fn shown(card: Card, json: bool) -> Vec<String> {
         let world = Builder::new().function(card).threaded();
-        let text = crate::with_page_chunks(|chunks| show(world.platform(0), chunks, "m/1", json));
+        let text =
+            crate::chunks::with_page_chunks(|chunks| show(world.platform(0), chunks, "m/1", json));
         world.with_model(0, |model| assert_eq!(model.objects(), Objects::default()));
         text.unwrap().lines().map(str::to_owned).collect()
     }

@@ -2,8 +2,8 @@
 
 use bareverbs::verbs::firmware_cmds::congestion::CongestionPoint;
 use bareverbs::verbs::{Device, LinkLayer, Platform, RegisterError, Temperature};
+use bareverbs_examples::Result;
 
-use super::Result;
 use super::report::Report;
 
 /// `None` for what the device does not offer.

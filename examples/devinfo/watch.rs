@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bareverbs::verbs::{Config, Device, DeviceSlot, PageChunk, Platform, Storage};
 use bareverbs_node::inspect::{self, Count};
 
-use super::Result;
+use bareverbs_examples::Result;
 
 /// Longest sleep at a time.
 const SLICE: Duration = Duration::from_millis(50);
@@ -187,7 +187,7 @@ mod tests {
                 json: true,
             };
             let mut lines = Vec::new();
-            crate::with_page_chunks(|chunks| {
+            crate::chunks::with_page_chunks(|chunks| {
                 watch.run(world.platform(0), chunks, |line| {
                     lines.push(line.to_owned())
                 })

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::super::Result;
+use bareverbs_examples::Result;
 
 /// The parts in the order in which they are tried.
 pub(crate) const PARTS: [&str; 18] = [

@@ -20,7 +20,9 @@ use bareverbs::verbs::{
 };
 use zerocopy::IntoBytes;
 
-use super::super::{Result, settings};
+use bareverbs_examples::Result;
+
+use super::super::settings;
 use super::collection::Collection;
 
 /// Rows of a dump, from this byte offset on.

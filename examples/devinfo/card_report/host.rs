@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use bareverbs_vfio::{PciAddress, VfioDevice};
 
-use super::super::Result;
+use bareverbs_examples::Result;
+
 use super::hide::Identifiers;
 
 /// Reads one file of sysfs or procfs, without the white space at its end.

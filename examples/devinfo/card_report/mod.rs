@@ -30,7 +30,9 @@ use log::{Level, Metadata};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{Result, conformance, selftest, with_page_chunks};
+use super::chunks::with_page_chunks;
+use super::{conformance, selftest};
+use bareverbs_examples::Result;
 use collection::Collection;
 use hide::Identifiers;
 pub(crate) use host::vfio;

@@ -15,13 +15,12 @@ use bareverbs::verbs::{
     PortAttr, PortState, QpSlot, Storage,
 };
 
-use super::{Result, with_page_chunks};
+use super::chunks::with_page_chunks;
+use bareverbs_examples::Result;
 use bareverbs_node::wait_for_link;
-use pair::{End, LARGEST, Op, Pair};
-use wrong::Wrong;
+use pair::{End, LARGEST, Loopback, Op, Pair};
+use wrong::{TIMEOUT, Wrong};
 
-/// The longest time that any step takes.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// Around the edges of cache lines, pages and packets (path MTU 4096 at most).
 const SIZES: [usize; 14] = [
     0, 1, 3, 63, 64, 255, 256, 257, 4095, 4096, 4097, 65_535, 1_000_000, LARGEST,
@@ -57,13 +56,6 @@ impl Skipped {
         print(&format!("SKIP  {step:<12}{reason}\n"));
         Self { step, reason }
     }
-}
-
-/// The way of packets from one queue pair to the other.
-#[derive(Debug, Clone, Copy)]
-struct Loopback {
-    mtu: Mtu,
-    path: AhAttr,
 }
 
 /// Runs the whole test, step by step. Returns what had to be left out, if no step failed.

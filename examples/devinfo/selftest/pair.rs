@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use bareverbs::platform::VectorSet;
 use bareverbs::verbs::{
-    Access, AsyncEvent, Buffer, Cq, CqInit, Device, Pd, Platform, Qp, QpAttr, QpCap, QpInitAttr,
-    QpState, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, Wc, WcStatus,
+    Access, AhAttr, AsyncEvent, Buffer, Cq, CqInit, Device, Mtu, Pd, Platform, Qp, QpAttr, QpCap,
+    QpInitAttr, QpState, Qpn, RKey, Rc, RecvWr, Remote, SendData, SendFlags, SendOp, SendWr, Wc,
+    WcStatus,
 };
+use bareverbs_examples::Result;
 
-use super::{Loopback, Result, TIMEOUT, Wrong};
+use super::wrong::{TIMEOUT, Wrong};
 
 /// The longest message: more than a thousand packets, the last of one byte.
 pub(super) const LARGEST: usize = (4 << 20) + 1;
@@ -39,6 +41,13 @@ impl Op {
             Self::Read => "read",
         }
     }
+}
+
+/// The way of packets from one queue pair to the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loopback {
+    pub(super) mtu: Mtu,
+    pub(super) path: AhAttr,
 }
 
 /// A queue pair with its completions and its memory, in the order in which they have to go.

@@ -7,7 +7,7 @@ use connectx_model::{CommandFault, CommandRule, Config as Card, Faults, Objects}
 
 use super::pair::{GUARD, PATTERN, UNTOUCHED};
 use super::*;
-use crate::report::Report;
+use crate::attributes;
 
 fn world(card: Card, vectors: u16) -> World {
     Builder::new().function(card).interrupts(vectors).stepped()
@@ -52,7 +52,7 @@ fn a_card_gets_as_many_pages_as_it_requires() {
         let world = world(card, 1);
         let before = world.accounting(0);
         run(&|_| {}, || Ok(world.platform(0))).expect("passed");
-        Report::of(world.platform(0), "model0", 0).expect("a report");
+        attributes::report(world.platform(0), "model0", 0).expect("a report");
         assert_eq!(world.accounting(0), before);
         world.with_model(0, |model| assert!(model.leaks().is_empty()));
     }
@@ -60,7 +60,7 @@ fn a_card_gets_as_many_pages_as_it_requires() {
     let mut card = unplugged();
     card.init_pages = 1 << 30;
     let world = world(card, 1);
-    let error = Report::of(world.platform(0), "model0", 0)
+    let error = attributes::report(world.platform(0), "model0", 0)
         .err()
         .expect("refused");
     assert!(

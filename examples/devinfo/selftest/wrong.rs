@@ -1,8 +1,11 @@
 //! The faults that the self test finds.
 
+use std::time::Duration;
+
 use bareverbs::verbs::{QpState, WcStatus};
 
-use super::TIMEOUT;
+/// The longest time that any step takes.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A result that is not as it should be, though every call went well.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
