@@ -10,11 +10,11 @@ use bareverbs::verbs::{
     Config, Cqs, Device, EthernetInit, EthernetQueue, EthernetSendFlags, PageChunks, Platform, Qps,
     Resources, Srqs,
 };
+use bareverbs_examples::Result;
 use bareverbs_in_process::{Builder, World};
 use bareverbs_node::DevicePlatform;
 use connectx_model::Config as Card;
 
-use crate::Result;
 use crate::ports::{Forwarding, Rates};
 
 /// The frames that the generator sends each way.

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs_command_line::within;
+use bareverbs_examples::Result;
 use bareverbs_examples::devices::{self, Devices, devices};
 use bareverbs_examples::plugged::ModelPort;
 use bareverbs_examples::program;
@@ -24,8 +25,6 @@ use bareverbs_node::{DeviceName, DevicePlatform};
 use bpaf::Bpaf;
 use generator::{Bed, Stream};
 use ports::{Forwarding, Rates};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Forwards frames between two Ethernet ports.
 #[derive(Bpaf, Debug, Clone)]
@@ -129,9 +128,6 @@ impl Options {
         }
     }
 }
-
-/// The interval at which rates are shown.
-const PERIOD: Duration = Duration::from_secs(1);
 
 fn show(rates: &Rates) {
     println!("{rates}");

@@ -4,8 +4,7 @@ use std::fmt;
 
 use bareverbs::verbs::firmware_cmds::register::PortCounterGroup;
 use bareverbs::verbs::{Device, Platform};
-
-use crate::Result;
+use bareverbs_examples::Result;
 
 /// Counters of the virtual port, which come in packets and bytes: mlx5e's name, and ours.
 const VPORT: [(&str, &str); 2] = [

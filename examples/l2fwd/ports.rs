@@ -10,11 +10,14 @@ use bareverbs::verbs::{
     ForwardInit, Forwarder, FrameCompression, LinkLayer, PageChunks, Platform, Qps, Resources, Rqn,
     Srqs,
 };
+use bareverbs_examples::Result;
 
 use crate::port_counters::PortCounters;
 use crate::spread::{Counted, Spread};
-use crate::strides::StridedLane;
-use crate::{PERIOD, Result};
+use crate::strides::{StridedLane, Together};
+
+/// The interval at which rates are shown.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// The settings of the forwarder.
 #[derive(Debug, Clone, Copy)]
@@ -42,15 +45,6 @@ struct Count {
     bursts: AtomicU64,
     unused: AtomicU64,
     busy_ns: AtomicU64,
-}
-
-/// The additional counts of lanes with striding queues.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Together {
-    /// Times that frames were sent, as many as there were.
-    pub(crate) bursts: u64,
-    /// Strides that stayed unused at the ends of requests.
-    pub(crate) unused: u64,
 }
 
 /// The counts of a lane since the last report.

@@ -6,8 +6,7 @@ use bareverbs::verbs::{
     EthernetDomain, EthernetTarget, FlowAction, FlowCounter, FlowMatch, FlowRuleInit, FlowSlot,
     FlowTable, HashedPackets, IndirectionTable, Platform, Rqn, RssHash,
 };
-
-use crate::Result;
+use bareverbs_examples::Result;
 
 /// The packets that are hashed, from the first rule on.
 const PACKETS: [HashedPackets; 6] = [

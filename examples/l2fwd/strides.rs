@@ -5,9 +5,7 @@ use bareverbs::verbs::{
     Access, Buffer, EthernetDomain, EthernetSendFlags, ForwardCounters, ForwardInit, MultiSend,
     MultiSendInit, Pd, Platform, Rqn, StridingInit, StridingReceive,
 };
-
-use crate::Result;
-use crate::ports::Together;
+use bareverbs_examples::Result;
 
 /// Frames that are under way at most; each has a place of its own.
 const PLACES: usize = 64;
@@ -16,6 +14,15 @@ const PLACE: usize = 2048;
 const BLOCKS: u32 = 512;
 /// Shorter frames are sent in the request itself.
 const IN_REQUEST: usize = 128;
+
+/// The additional counts of lanes with striding queues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Together {
+    /// Times that frames were sent, as many as there were.
+    pub(crate) bursts: u64,
+    /// Strides that stayed unused at the ends of requests.
+    pub(crate) unused: u64,
+}
 
 /// From one port's striding queue to the other port.
 pub(crate) struct StridedLane<'d, P: Platform> {
