@@ -6,7 +6,7 @@ use std::time::Instant;
 use bareverbs::cm::rdma::Resolver;
 use bareverbs::verbs::Platform;
 
-use super::Result;
+use bareverbs_examples::Result;
 use bareverbs_examples::times::Times;
 
 use super::flow::{Budget, each, expect, post};

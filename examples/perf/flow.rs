@@ -13,10 +13,10 @@ use bareverbs::verbs::{Buffer, Completion, Cq, Platform, Remote, SendFlags, Sge,
 
 use bareverbs_examples::times::Times;
 
-use super::Result;
 use super::protocol::Tally;
 use super::session::{Data, Session};
 use super::test::{Kind, Test, Verb};
+use bareverbs_examples::Result;
 
 /// Work requests by what they do.
 const DATA: u64 = 0;

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, SockAddr};
 use bareverbs::verbs::Platform;
+use bareverbs_examples::Result;
 use bareverbs_examples::program::{self, Program};
 use bareverbs_examples::progress::Progress;
 use bareverbs_node::{About, Cm, Host};
@@ -37,9 +38,6 @@ use flow::Budget;
 use report::Row;
 use session::Session;
 use test::Test;
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
-type Result<T> = std::result::Result<T, Error>;
 
 fn main() -> ExitCode {
     program::main("perf", &options(), run)

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bareverbs::cm::rdma::Resolver;
 use bareverbs::verbs::Platform;
 
-use super::Result;
 use super::echo;
 use super::flow::{Budget, Flow, Meter, rate};
 use super::protocol::{Answer, Ask, Tally};
 use super::report::Numbers;
 use super::session::Session;
 use super::test::{Kind, Test, Verb};
+use bareverbs_examples::Result;
 
 /// As the client. How many messages it sent, and what was found.
 pub(crate) fn measure<P: Platform, R: Resolver>(

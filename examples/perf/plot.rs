@@ -1,11 +1,11 @@
 //! The results as charts in one SVG document, drawn by plotters: a row of panels for each operation, and one for the atomics;
 //! in it bandwidth, message rate, latency, and latency under load, as far as they were measured.
 
-use std::error::Error;
 use std::ops::Range;
 use std::time::SystemTime;
 
 use bareverbs_command_line::Named;
+use bareverbs_examples::Result;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::element::DashedPathElement;
@@ -15,7 +15,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::report::{Numbers, Row};
 use super::test::{Kind, Verb};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Size of a panel, height of what stands above all, and the least width of the whole, so that this has room.

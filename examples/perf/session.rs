@@ -8,11 +8,11 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::qp::QpCap;
 use bareverbs::verbs::{Access, Buffer, Platform, Remote, Sge};
 
-use super::Result;
 use super::protocol::{Answer, Ask, Hello, MESSAGE, Welcome};
 use super::test::Test;
 use bareverbs_examples::channel::{self, ChannelError, Received, SILENCE};
 use bareverbs_examples::program::seed;
+use bareverbs_examples::{Error, Result};
 use bareverbs_node::Unreached;
 
 /// After how long without a message an end checks that its peer is still there.
@@ -344,13 +344,13 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
         }
     }
 
-    fn gone(&mut self) -> super::Error {
+    fn gone(&mut self) -> Error {
         self.over = true;
         format!("the {} has disconnected before it was done", self.peer()).into()
     }
 
     /// The error for a message that the server should not have sent.
-    fn unexpected(&mut self) -> super::Error {
+    fn unexpected(&mut self) -> Error {
         let answer = self.pending_message.take();
         match answer.as_ref().and_then(Answer::from_bytes) {
             Some(Answer::Failed(why)) => {
@@ -416,7 +416,7 @@ impl<'c, 's, 'd, P: Platform, R: Resolver> Session<'c, 's, 'd, P, R> {
     }
 
     /// Sends how it ended, unless the peer has that already. It is the client that disconnects first.
-    fn part(&mut self, error: Option<&super::Error>) -> Result<()> {
+    fn part(&mut self, error: Option<&Error>) -> Result<()> {
         let last = match (self.role, error) {
             _ if self.over => None,
             (Role::Client, None) => Some(Ask::Bye.to_bytes()),
