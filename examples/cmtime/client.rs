@@ -8,8 +8,9 @@ use bareverbs::cm::rdma::{
 use bareverbs::verbs::Platform;
 
 use crate::in_step::{InStep, Stage};
+use crate::queues::{completions, queues};
 use crate::report::{Step, Times};
-use crate::{Result, completions, queues};
+use bareverbs_examples::Result;
 use bareverbs_node::Cm;
 use bareverbs_node::Unreached;
 

@@ -15,7 +15,7 @@ use smoltcp::storage::PacketMetadata;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, IpListenEndpoint};
 
-use crate::Result;
+use bareverbs_examples::Result;
 use bareverbs_examples::program::seed;
 use bareverbs_node::{Cm, Host, PortResolver};
 

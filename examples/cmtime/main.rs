@@ -16,6 +16,7 @@
 
 mod client;
 mod in_step;
+mod queues;
 mod report;
 mod server;
 #[cfg(test)]
@@ -25,10 +26,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bareverbs::cm::engine::Stats;
-use bareverbs::cm::rdma::{PortSpace, QpInit};
-use bareverbs::verbs::Platform;
-use bareverbs::verbs::cq::{Cq, CqInit};
+use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port, within};
+use bareverbs_examples::Result;
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_node::{About, Cm, Host};
@@ -36,8 +36,6 @@ use bpaf::Bpaf;
 use client::Client;
 use in_step::InStep;
 use report::Times;
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How long it takes to make many connections and to take them down, step by step.
 ///
@@ -190,19 +188,4 @@ impl Options {
             false => vec![connections],
         }
     }
-}
-
-/// A queue pair for one request each way; as in rdma-core's `cmtime`, all have one completion queue, which is not
-/// polled.
-fn queues<'a, 'd, P: Platform>(cq: &'a Cq<'d, P>) -> QpInit<'a, 'd, P> {
-    QpInit {
-        send_cq: Some(cq),
-        recv_cq: Some(cq),
-        ..QpInit::default()
-    }
-}
-
-/// That completion queue.
-fn completions<'d, P: Platform>(cm: &Cm<'_, 'd, P>) -> Result<Cq<'d, P>> {
-    Ok(cm.device().create_cq(CqInit::new(1))?)
 }

@@ -5,7 +5,8 @@ use bareverbs::verbs::Platform;
 use bareverbs::verbs::cq::Cq;
 
 use crate::in_step::{InStep, Stage};
-use crate::{Result, completions, queues};
+use crate::queues::{completions, queues};
+use bareverbs_examples::Result;
 use bareverbs_node::Cm;
 
 /// The context of the listener, and of requests that were not answered.

@@ -9,8 +9,10 @@ use bareverbs::verbs::Platform;
 use bareverbs_command_line::parse_line;
 
 use super::client::{Client, Plan};
+use super::queues::{completions, queues};
 use super::report::{Step, Times};
-use super::{Options, Result, completions, options, queues};
+use super::{Options, options};
+use bareverbs_examples::Result;
 use bareverbs_examples::dead_address;
 use bareverbs_examples::program::Program;
 use bareverbs_node::{About, Cm, Host};
