@@ -3,6 +3,7 @@
 //! between them; with `--device vfio:BDF` one end runs on a card, with `--device vfio:BDF,vfio:BDF` both. `--link` is for one end
 //! on one model, whose port is wired to another program.
 
+mod channel;
 mod cli;
 mod memory;
 mod ping;
@@ -10,13 +11,13 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bareverbs::cm::rdma::{AddrInfo, PortSpace, RdmaCm, Resolver, TraceEntry};
 use bareverbs::verbs::Platform;
-use bareverbs_examples::channel::{self, SILENCE};
+use bareverbs_examples::Result;
+use bareverbs_examples::channel::SILENCE;
 use bareverbs_examples::program::{self, Program};
 use bareverbs_examples::progress::Progress;
 use bareverbs_examples::times::Times;
@@ -24,8 +25,6 @@ use bareverbs_node::{About, Cm, Host};
 use cli::{MemoryKind, Options, options};
 use memory::{Indirect, OnDevice, Windows, device_memory};
 use ping::{Message, PingError, Pinged, Step};
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     program::main("rping", &options(), run)

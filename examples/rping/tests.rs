@@ -10,9 +10,9 @@ use bareverbs_command_line::parse_line;
 use bareverbs_in_process::{Builder, ModelPlatform};
 use connectx_model::Config as Card;
 
-use super::Result;
 use super::cli::{MemoryKind, options};
 use super::ping::{self, Clients, Step, Wanted};
+use bareverbs_examples::Result;
 use bareverbs_examples::channel::SILENCE;
 use bareverbs_node::{Node, Options as NodeOptions};
 
