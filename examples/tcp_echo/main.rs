@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port};
+use bareverbs_examples::Result;
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::program::{self, Program};
 use bareverbs_node::{About, Cm, Host};
 use bpaf::Bpaf;
 use service::{Client, Server};
 use stack::Stack;
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The longest time that the client waits for anything.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use bareverbs::verbs::Platform;
 use bareverbs::verbs::mr::Buffer;
 use bareverbs::verbs::qp::QpCap;
 
-use crate::Result;
+use bareverbs_examples::Result;
 use bareverbs_node::{Cm, Host};
 
 /// Bytes of a message.

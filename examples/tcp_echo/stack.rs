@@ -12,8 +12,8 @@ use smoltcp::storage::PacketMetadata;
 use smoltcp::time::{self, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
-use crate::Result;
 use crate::iperf3::{Connections, Life};
+use bareverbs_examples::Result;
 use bareverbs_node::{Cm, Host, PortResolver};
 
 /// Frames that may wait to be read, on InfiniBand also to be sent.

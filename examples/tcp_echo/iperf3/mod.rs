@@ -11,7 +11,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use crate::Result;
+use bareverbs_examples::Result;
 use protocol::{COOKIE, Error, Frame, Parameters, state};
 
 /// A test's streams, its control connection, and strangers, who are turned away. Those that say nothing make room for others.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::protocol::{Error, Frame, Parameters, parse_results};
 use super::{CONNECTIONS, Connections, Life, Outcome, SILENCE, Server};
-use crate::Result;
+use bareverbs_examples::Result;
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
 
