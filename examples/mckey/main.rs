@@ -15,14 +15,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
+use bareverbs_examples::Result;
 use bareverbs_examples::datagrams;
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program::{self, Cards, Roles, cards};
 use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use members::{Group, Members};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The group if none is named, from the local scope without assigned groups (RFC 2365).
 const SOME_GROUP: Ipv4Addr = Ipv4Addr::new(239, 192, 7, 1);

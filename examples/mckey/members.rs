@@ -7,7 +7,7 @@ use std::time::Duration;
 use bareverbs::cm::rdma::{ChannelId, CmEvent, CmId, EventType, JoinMulticast, PortSpace};
 use bareverbs::verbs::{Gid, LinkLayer, Platform, Wc, WcFlags};
 
-use crate::Result;
+use bareverbs_examples::Result;
 use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,

@@ -5,7 +5,7 @@ use bareverbs::cm::rdma::{
 };
 use bareverbs::verbs::Platform;
 
-use crate::Result;
+use bareverbs_examples::Result;
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
 };

@@ -9,14 +9,13 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port, within};
+use bareverbs_examples::Result;
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
 use bareverbs_examples::program;
 use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use connections::{Connections, Plan};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Many connections, with messages both ways: the server sends first, and the client answers.
 ///

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use bareverbs::cm::rdma::PortSpace;
 use bareverbs_command_line::{PORTS, is_port};
+use bareverbs_examples::Result;
 use bareverbs_examples::addresses::{Addresses, addresses};
 use bareverbs_examples::datagrams;
 use bareverbs_examples::exchange::{Amount, Exchange, Exchanged, amount};
@@ -16,8 +17,6 @@ use bareverbs_examples::program;
 use bareverbs_node::{Cm, Host};
 use bpaf::Bpaf;
 use nodes::{Nodes, Plan};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Datagrams both ways: the client sends first, and the server answers each to its source.
 ///

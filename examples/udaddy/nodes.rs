@@ -7,7 +7,7 @@ use bareverbs::cm::rdma::{
 };
 use bareverbs::verbs::{Platform, Qpn, Wc, WcFlags};
 
-use crate::Result;
+use bareverbs_examples::Result;
 use bareverbs_examples::datagrams::{self, GRH, RemoteQp};
 use bareverbs_examples::exchange::{
     Amount, Exchanged, MessageSizes, Messages, RESOLVE, next_event, text,
