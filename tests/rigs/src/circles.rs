@@ -1,7 +1,7 @@
 //! Import circles: files of one crate that name each other, directly or through others.
 //!
 //! A file in a circle cannot be understood without the others of it. Circles of two (a type and the calls on it) are
-//! allowed; a longer one fails, save where a crate has a ceiling of its own, which only falls.
+//! allowed; a longer one fails.
 //!
 //! Every crate of the checkout is read: each folder with a `lib.rs` or a `main.rs` is one, tests and examples with them.
 //!
@@ -32,17 +32,6 @@ const FOLDERS_OF_CRATES: &[&str] = &["tests/bench/benches"];
 /// The most files that a circle may have.
 const LIMIT: usize = 2;
 
-/// Crates with a longer circle than [`LIMIT`] today, and the files of the longest. A ceiling only falls: a shorter circle
-/// fails as well, so that the ceiling is lowered with it.
-const CEILINGS: &[(&str, usize)] = &[
-    ("examples/cmtime", 4),
-    ("examples/devinfo", 14),
-    ("examples/l2fwd", 6),
-    ("examples/perf", 6),
-    ("examples/rping", 4),
-    ("examples/tcp_echo", 4),
-];
-
 /// A module, as its path from the crate's root.
 type Module = Vec<String>;
 
@@ -71,11 +60,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut outcome = Outcome::default();
     let folders = crates(&root)?;
-    for (ceiling, _) in CEILINGS {
-        outcome.check(folders.iter().any(|folder| folder == ceiling), || {
-            format!("{ceiling} has a ceiling and is no crate")
-        });
-    }
     for folder in &folders {
         let krate = Crate::read(&root.join(folder))?;
         let circles = krate.circles();
@@ -98,29 +82,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 println!("    {} {}", path.display(), to.join(" "));
             }
         }
-        let ceiling = CEILINGS.iter().find(|(of, _)| of == folder);
-        let verdict = judge(longest, ceiling.map(|&(_, ceiling)| ceiling));
-        outcome.check(verdict.is_ok(), || {
-            format!("{folder}: {}", verdict.unwrap_err())
+        outcome.check(longest <= LIMIT, || {
+            format!("{folder}: a circle of {longest} files, {LIMIT} at most")
         });
         order::check(folder, &krate, &mut outcome);
     }
     Ok(outcome)
-}
-
-/// Compares the longest circle of a crate with what it may have.
-fn judge(longest: usize, ceiling: Option<usize>) -> Result<(), String> {
-    match ceiling {
-        None if longest <= LIMIT => Ok(()),
-        Some(ceiling) if ceiling > LIMIT && longest == ceiling => Ok(()),
-        Some(ceiling) if longest < ceiling => Err(format!(
-            "the longest circle has {longest} files: lower the ceiling of {ceiling}"
-        )),
-        _ => Err(format!(
-            "a circle of {longest} files, {} at most",
-            ceiling.unwrap_or(LIMIT)
-        )),
-    }
 }
 
 /// The folders of all crates in the checkout, relative to it.
@@ -439,18 +406,6 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_ceiling_is_neither_passed_nor_left_too_high() {
-        assert_eq!(judge(0, None), Ok(()));
-        assert_eq!(judge(LIMIT, None), Ok(()));
-        assert!(judge(LIMIT + 1, None).is_err());
-        assert_eq!(judge(7, Some(7)), Ok(()));
-        assert!(judge(8, Some(7)).is_err());
-        assert!(judge(6, Some(7)).unwrap_err().contains("lower"));
-        // What every crate may have needs no ceiling.
-        assert!(judge(LIMIT, Some(LIMIT)).is_err());
-    }
 
     #[test]
     fn every_package_of_the_workspace_is_read() {

@@ -26,7 +26,7 @@ const ORDERS: &[Order] = &[
             "platform",
             "barrier",
         ],
-        // Two of device::resources, one of types::error; the others are tests' (memory::ring_tests, memory::loom_tests).
+        // One of types::error; the others are tests' (memory::ring_tests, memory::loom_tests).
         back: 5,
     },
     Order {
