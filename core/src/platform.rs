@@ -96,10 +96,10 @@ impl core::error::Error for DmaError {}
 pub struct VectorSet(u64);
 
 impl VectorSet {
-    /// All of them.
+    /// All vectors.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Just this one.
+    /// A set of one vector.
     #[must_use]
     pub const fn one(vector: u16) -> Self {
         match 1u64.checked_shl(vector as u32) {
@@ -108,7 +108,7 @@ impl VectorSet {
         }
     }
 
-    /// These and those.
+    /// The vectors of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

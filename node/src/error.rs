@@ -61,7 +61,7 @@ pub enum Error {
     OtherGid {
         /// The one that was asked for.
         asked: Gid,
-        /// The port's.
+        /// The port's GID.
         port: Gid,
     },
     /// The port did not get into the group of IP over InfiniBand (RFC 4391), which the subnet has if its manager makes it for
@@ -73,7 +73,7 @@ pub enum Error {
     Setup {
         /// The step that failed.
         step: SetupStep,
-        /// Why it failed.
+        /// The step's error.
         source: RdmaError,
     },
     /// The node cannot serve at this socket ([`Node::serve`](crate::Node::serve)).

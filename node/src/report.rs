@@ -21,7 +21,7 @@ const MOST: u32 = 16;
 pub(crate) struct ReportingRecorder(Box<FlightRecorder<[Record; RECORDS]>>);
 
 impl ReportingRecorder {
-    /// An empty one.
+    /// A recorder without records.
     pub(crate) fn new() -> Self {
         Self(Box::default())
     }

@@ -109,7 +109,7 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
 /// The IP host's.
 pub(crate) type Host = ip::Resources<Addresses<2>, Neighbours<64>, Routes<1>, Groups<16>>;
 
-/// An empty one.
+/// Storage of an IP host, without addresses.
 pub(crate) fn host() -> Host {
     ip::Resources::new()
 }

@@ -155,7 +155,7 @@ impl<I: Iommu> DmaMemory<I> {
     /// reported in the log and left alone.
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Platform::dma_free`](bareverbs_core::platform::Platform::dma_free).
     pub(crate) unsafe fn free(&self, dma: Dma) {
         let mut state = self.state();
         let State { pieces, .. } = &mut *state;
@@ -215,7 +215,7 @@ impl<I: Iommu> DmaMemory<I> {
     /// chosen so large that two cover the region (up to 2 GiB): the shorter the translation table, the better.
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Platform::dma_map`](bareverbs_core::platform::Platform::dma_map).
     pub(crate) unsafe fn map(&self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
         let ptr = region.cast::<u8>();
         let address = ptr.as_ptr() as u64;
@@ -282,7 +282,7 @@ impl<I: Iommu> DmaMemory<I> {
     /// As [`Platform::dma_unmap`](bareverbs_core::platform::Platform::dma_unmap).
     ///
     /// # Safety
-    /// As there.
+    /// The requirements of [`Platform::dma_unmap`](bareverbs_core::platform::Platform::dma_unmap).
     pub(crate) unsafe fn unmap(&self, mapping: &Mapping) {
         let start = mapping.token & !(self.granule - 1);
         let Some(range) = self.state().regions.remove(&start) else {

@@ -1,4 +1,4 @@
-//! The paths that are looked for elsewhere.
+//! Translation of paths: those of the kernel's RDMA drivers are opened in another folder.
 
 /// The environment variable with the folder that has the files, as they would be below `/`.
 pub const ROOT: &str = "BAREVERBS_PATHS";

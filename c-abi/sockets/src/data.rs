@@ -1,4 +1,4 @@
-//! Sending and receiving.
+//! Functions of sockets that send and receive.
 
 // UNSAFETY: functions of C, in place of the C library's.
 #![expect(unsafe_code)]

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The looks of a waiting thread before it leaves the processor, and before it sleeps.
+/// The numbers of a waiting thread's checks before it leaves the processor, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 128;
-/// The time that it sleeps.
+/// The time that it sleeps between two checks.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A value behind a lock.

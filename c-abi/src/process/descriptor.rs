@@ -15,7 +15,7 @@ use crate::process::failure::{Errno, Result, lock};
 pub(crate) struct Counter(OwnedFd);
 
 impl Counter {
-    /// An empty one.
+    /// Creates a counter at zero.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };

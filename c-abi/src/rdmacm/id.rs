@@ -37,7 +37,7 @@ pub(crate) struct IdObject {
     pub(crate) inner: Mutex<Inner>,
 }
 
-/// The part that a program does not see.
+/// The private part of an id, which the program does not see.
 pub(crate) struct Inner {
     pub(crate) hca: &'static Hca,
     pub(crate) cm: CmId,

@@ -215,7 +215,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Brings back what is posted.
+    /// Moves the QP to ERR, so that its posted work requests complete with flush errors.
     pub(super) fn flush(&mut self) {
         let attr = QpAttr {
             qp_state: QpState::Err,

@@ -18,7 +18,7 @@ use crate::rsocket::table::{self, socket};
 use crate::rsocket::task::block_on;
 use crate::rsocket::wire::Message;
 
-/// The time that the end is waited for.
+/// The time that the other end may take to confirm the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends one direction of a stream, or both: `rshutdown`. What was sent has arrived when this returns.

@@ -1,4 +1,4 @@
-//! Sending and receiving.
+//! Functions of rsockets that send and receive.
 
 // UNSAFETY: raw pointers of C.
 #![expect(unsafe_code)]

@@ -206,7 +206,7 @@ impl Datagrams {
             .try_for_each(|slot| self.post_receive(slot))
     }
 
-    /// Returns `true` if a datagram can be received, and whether one can be sent.
+    /// Returns `true` if a datagram can be received.
     pub(super) fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }

@@ -205,7 +205,7 @@ impl Outbound {
     }
 }
 
-/// The violation of the protocol by the other end.
+/// A violation of the protocol by the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Violation {
     /// More bytes than the targets have that it was given.
@@ -236,7 +236,7 @@ pub(super) struct Inbound {
     due: u16,
 }
 
-/// The news for the other end.
+/// Credits and target to send to the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Update {
     /// Up to which number it may send.
@@ -323,7 +323,7 @@ impl Inbound {
         self.free >= self.size / 2 || self.read.wrapping_sub(self.due) < 1 << 15
     }
 
-    /// The news for the other end; they count as told.
+    /// Takes the credits and the target to send to the other end, which count as sent afterwards.
     pub(super) fn update(&mut self) -> Update {
         let half = self.size / 2;
         self.due = self.read.wrapping_add(self.credits / 2);

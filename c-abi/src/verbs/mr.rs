@@ -26,7 +26,7 @@ enum Region {
     Memory(Mr<'static, P>),
     /// Memory on the device.
     Device(DmRegion),
-    /// Nothing.
+    /// The null region, without memory.
     Null,
 }
 

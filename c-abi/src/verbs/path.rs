@@ -12,7 +12,7 @@ use crate::process::hca::Hca;
 
 /// The time that a neighbour may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The time that a look at the answer is apart from the next one at most.
+/// The longest interval between two checks for the answer.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A path as C describes it. `connection`: it is that of a reliable connection.

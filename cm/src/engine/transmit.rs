@@ -1,4 +1,4 @@
-//! Writing the messages.
+//! Messages of the engine, written into MADs.
 
 use core::time::Duration;
 

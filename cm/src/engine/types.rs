@@ -199,7 +199,7 @@ pub enum EventKind<'a> {
     ConnectRequest {
         /// The listener that was asked for.
         listener: ListenerId,
-        /// Its user value.
+        /// The listener's user value.
         listener_user: u64,
         /// 92 bytes.
         private_data: &'a [u8],
@@ -216,7 +216,7 @@ pub enum EventKind<'a> {
     },
     /// The other end refused.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: RejectReason,
         /// The values that would have been acceptable, up to 72 bytes.
         info: &'a [u8],
@@ -230,7 +230,7 @@ pub enum EventKind<'a> {
     },
     /// The connection is over. Exactly one [`TimewaitExit`](Self::TimewaitExit) follows.
     Disconnected {
-        /// Why.
+        /// The reason.
         cause: DisconnectCause,
         /// 220 or 224 bytes, or none.
         private_data: &'a [u8],
@@ -291,7 +291,7 @@ pub struct QpParams {
 /// A message that is ready to be sent to QP1 of the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub address: Address,
     /// The message's attribute.
     pub attribute: Attribute,

@@ -97,7 +97,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults.
+    /// The default configuration with this seed.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -150,7 +150,7 @@ pub struct Resources<A, N, R, G> {
 impl<const A: usize, const N: usize, const R: usize, const G: usize>
     Resources<Addresses<A>, Neighbours<N>, Routes<R>, Groups<G>>
 {
-    /// Empty ones.
+    /// Storage without addresses, neighbours, routes and groups.
     pub const fn new() -> Self {
         Self {
             addresses: [AddressSlot::EMPTY; A],
@@ -160,7 +160,7 @@ impl<const A: usize, const N: usize, const R: usize, const G: usize>
         }
     }
 
-    /// Lends them.
+    /// Lends the storage to a host.
     pub const fn storage(&mut self) -> Storage<'_> {
         Storage {
             addresses: &mut self.addresses,
@@ -197,7 +197,7 @@ pub enum HostError {
     GatewayOutOfReach(IpAddr),
     /// The storage is full.
     Full {
-        /// Of what.
+        /// The kind of slots.
         what: &'static str,
         /// The number that it can hold.
         max: usize,
@@ -224,7 +224,7 @@ impl fmt::Display for HostError {
 
 impl core::error::Error for HostError {}
 
-/// Something that happened.
+/// An event of an address or a neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -275,9 +275,9 @@ pub enum Event {
 /// share an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
-    /// Let them in.
+    /// Frames to this address are to be received.
     Join(Mac),
-    /// No longer.
+    /// Frames to this address are not needed any longer.
     Leave(Mac),
 }
 

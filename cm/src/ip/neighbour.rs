@@ -56,7 +56,7 @@ pub struct NeighbourSlot {
     vlan: Option<u16>,
     mac: Mac,
     due: Option<Duration>,
-    /// Questions asked.
+    /// Number of questions asked.
     asked: u8,
     /// Resolved because of a message that it may never have sent; no longer so once a message of the host itself came.
     unknown: bool,
@@ -71,9 +71,9 @@ pub struct NeighbourSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
-    /// Asked for.
+    /// A question for its address is under way.
     Incomplete,
-    /// No answer came.
+    /// Its questions were not answered.
     Failed,
     /// Has answered lately.
     Reachable,

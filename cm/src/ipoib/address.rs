@@ -30,7 +30,7 @@ impl HardwareAddress {
         }
     }
 
-    /// Writes it.
+    /// Returns the address as it is on the wire.
     pub fn to_bytes(&self) -> [u8; HARDWARE_LEN] {
         let mut bytes = [0; HARDWARE_LEN];
         bytes[..4].copy_from_slice(&(self.qpn & 0xff_ffff).to_be_bytes());

@@ -96,7 +96,7 @@ impl<'s> Link<'s> {
         stands_for(0, 0)
     }
 
-    /// Where it is.
+    /// Returns the interface's hardware address.
     pub const fn own(&self) -> HardwareAddress {
         self.own
     }

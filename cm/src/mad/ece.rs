@@ -6,7 +6,7 @@ use super::{MAD_LEN, Rep, Req, SidrRep};
 /// attribute modifier. Vendor 0 means that there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ece {
-    /// 24 bits.
+    /// Vendor identifier, of 24 bits.
     pub vendor_id: u32,
     /// The options, whose meaning is the vendor's.
     pub options: u32,

@@ -7,7 +7,7 @@ use super::RejectReason;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectInfo<'a> {
-    /// Nothing.
+    /// There is no additional information.
     None,
     /// With 4, timeout: the node whose request this was, since its receiver may have no other identifier of it.
     CaGuid(u64),

@@ -36,7 +36,7 @@ pub struct Config {
     pub gsi_depth: u32,
     /// First port that is given to ids which do not ask for one.
     pub first_port: u16,
-    /// Last one.
+    /// Last port that is given to ids which do not ask for one.
     pub last_port: u16,
     /// The longest backlog of a listener.
     pub max_backlog: u32,

@@ -203,7 +203,7 @@ pub enum Ignored {
     Malformed(MadError),
     /// An answer to no question of ours, or to one that is answered.
     Unexpected {
-        /// Its transaction.
+        /// The answer's transaction ID.
         transaction_id: u64,
     },
     /// A report without a subscription.

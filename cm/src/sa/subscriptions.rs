@@ -78,7 +78,7 @@ pub enum Standing {
     Active,
     /// There will be none. It is tried again when the subnet changes.
     Failed(SaError),
-    /// It ends.
+    /// The subscription is being ended.
     Ending,
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::mad::MAD_LEN;
 use crate::mad::sa::SaRedirection;
 
-/// The use that was made of a MAD.
+/// A user's treatment of a MAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// It is not for this user.

@@ -37,7 +37,7 @@ use crate::types::error::{BadOutput, CommandError, CommandFailure};
 
 /// The bytes behind the fixed part of a command's input.
 pub enum TailIn<'a> {
-    /// Nothing.
+    /// No further bytes.
     None,
     /// These bytes.
     Bytes(&'a [u8]),

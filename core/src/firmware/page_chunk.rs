@@ -41,7 +41,7 @@ pub struct PageChunk {
 }
 
 impl PageChunk {
-    /// An empty place.
+    /// A place for a chunk, without one.
     #[must_use]
     pub const fn new() -> Self {
         Self {

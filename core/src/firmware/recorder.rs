@@ -95,7 +95,7 @@ struct Ring<R: ?Sized> {
 pub struct FlightRecorder<R: ?Sized = [Record]>(Mutex<Ring<R>>);
 
 impl<const N: usize> FlightRecorder<[Record; N]> {
-    /// An empty one.
+    /// A recorder without records.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(Ring {

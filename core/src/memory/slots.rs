@@ -69,9 +69,9 @@ pub struct QpSlot {
     pub(crate) rq_head: AtomicU32,
     /// By basic block: counter of the work request that starts there.
     sq_heads: AtomicPtr<AtomicU32>,
-    /// By work request counter.
+    /// Identifiers of the send work requests, by work request counter.
     sq_wr_ids: AtomicPtr<AtomicU64>,
-    /// By receive WQE.
+    /// Identifiers of the receive work requests, by WQE.
     rq_wr_ids: AtomicPtr<AtomicU64>,
 
     // Second line: creation and destruction.
@@ -483,7 +483,7 @@ impl CqSlot {
         self.pending_flags.fetch_or(CQ_PACKETS, AcqRel);
     }
 
-    /// Returns `true` if that was said since the last call.
+    /// Returns `true` if [`expect_packets`](Self::expect_packets) was called since the last call.
     pub(crate) fn take_packets(&self) -> bool {
         let said = self.pending_flags.load(Acquire) & CQ_PACKETS != 0;
         if said {
@@ -520,7 +520,7 @@ pub struct SrqSlot {
     pub(crate) pins: AtomicU32,
     /// The SRQ's DMA block, once the handle is gone.
     pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
-    /// By WQE.
+    /// Identifiers of the work requests, by WQE.
     wr_ids: AtomicPtr<AtomicU64>,
     /// By WQE: [`SRQ_POSTED`] while the device may use it, else the link of the stack (index + 1).
     states: AtomicPtr<AtomicU32>,

@@ -13,7 +13,7 @@ use bareverbs_firmware_cmds::wqe::{
 /// A path to a port: `struct ibv_ah_attr` with its global route, plus what RoCE needs of the link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AhAttr {
-    /// Where to.
+    /// Destination GID.
     pub dgid: Gid,
     /// Index of the GID table entry to send from; it decides encapsulation, source address and VLAN.
     pub sgid_index: u16,

@@ -55,7 +55,7 @@ pub enum DeviceError {
     },
     /// The health counter stood still for longer than the configured limit: the firmware no longer runs.
     Stuck {
-        /// For how long.
+        /// Time without progress.
         stalled: Millis,
     },
     /// The register with the command queue's address holds another one: another driver has reset the function,
@@ -188,7 +188,7 @@ pub struct CommandError {
     pub opcode: Opcode,
     /// Its modifier.
     pub op_mod: u16,
-    /// Why.
+    /// The reason.
     pub failure: CommandFailure,
 }
 

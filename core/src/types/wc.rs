@@ -128,7 +128,7 @@ pub struct WcError {
     pub wr_id: u64,
     /// The local QP.
     pub qp_num: Qpn,
-    /// Why it failed.
+    /// The status, which says why it failed.
     pub status: WcStatus,
     /// The vendor's syndrome.
     pub vendor_err: u8,

@@ -36,7 +36,7 @@ pub enum MrError {
     },
     /// The device shows its memory at a place of BAR 0 that the platform does not reach, or that is not where it said.
     DmOutsideBar {
-        /// The place.
+        /// Offset of the memory in the BAR.
         start: u64,
     },
     /// The device memory has no room left beside what this driver has allocated.
@@ -57,7 +57,7 @@ pub enum MrError {
     TooLong {
         /// Length.
         len: usize,
-        /// The longest.
+        /// The longest length that can be registered.
         limit: u64,
     },
     /// The region's device addresses (from `iova` on) would go round the end of the address space.

@@ -61,7 +61,7 @@ impl Times {
         self.squares += (nanos as f64).powi(2) * rest as f64;
     }
 
-    /// The number of times.
+    /// The number of recorded times.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

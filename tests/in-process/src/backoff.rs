@@ -8,7 +8,7 @@ const SPINS: u32 = 64;
 /// each that only yields its whole share of time, some milliseconds, before the one that could answer runs: so they are few.
 const YIELDS: u32 = 64;
 
-/// The time to stay away.
+/// The way of waiting before the next check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
     None,

@@ -13,7 +13,7 @@ pub(super) const PRIVATE: usize = SidrReq::PRIVATE_DATA_MAX;
 #[repr(u8)]
 pub(super) enum SidrState {
     Free,
-    /// This end asks.
+    /// A request of this end is under way.
     Asking,
     /// This end was answered, or given up; the application has not fetched that yet.
     Completed,

@@ -92,7 +92,7 @@ pub enum SidrEventKind<'a> {
     Request {
         /// The listener that was asked for.
         listener: ListenerId,
-        /// Its user value.
+        /// The listener's user value.
         listener_user: u64,
         /// The service.
         service_id: u64,
@@ -113,16 +113,16 @@ pub enum SidrEventKind<'a> {
         qkey: u32,
         /// Its vendor options.
         ece: Ece,
-        /// 136 bytes.
+        /// The private data: 136 bytes.
         private_data: &'a [u8],
     },
     /// The service is not available. The request's ID ends with this event.
     Refused {
-        /// Why.
+        /// The reason.
         status: SidrStatus,
         /// Additional information, up to 72 bytes: with [`SidrStatus::REDIRECT`] a ClassPortInfo.
         info: &'a [u8],
-        /// 136 bytes.
+        /// The private data: 136 bytes.
         private_data: &'a [u8],
     },
     /// No answer in time. The request's ID ends with this event.

@@ -8,7 +8,7 @@ record! {
     bits {
         /// First LID of those that the notices are about; [`InformInfo::ALL_LIDS`] for all.
         lid_range_begin: u16 = 16, 0, 16;
-        /// The last one.
+        /// Last LID of those that the notices are about.
         lid_range_end: u16 = 18, 0, 16;
         /// 1 unless the notices are a vendor's own.
         is_generic: u8 = 22, 0, 8;
@@ -45,7 +45,7 @@ record! {
         subscriber_enum: u16 = 16, 0, 16;
         /// First LID of those that the notices are about; [`InformInfo::ALL_LIDS`] for all.
         lid_range_begin: u16 = 40, 0, 16;
-        /// The last one.
+        /// Last LID of those that the notices are about.
         lid_range_end: u16 = 42, 0, 16;
         /// 1 unless the notices are a vendor's own.
         is_generic: u8 = 46, 0, 8;

@@ -28,7 +28,7 @@ pub enum RmppType {
     Ack = 2,
     /// The receiver has too little memory.
     Stop = 3,
-    /// Something is wrong.
+    /// The transaction ends because of an error.
     Abort = 4,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Segment<'a> {
         self.0.header()
     }
 
-    /// Returns `true` if it is of the protocol at all.
+    /// Returns `true` if the MAD uses RMPP.
     pub const fn is_active(&self) -> bool {
         self.0.bytes[RMPP_FLAGS] & RMPP_ACTIVE != 0
     }

@@ -10,7 +10,7 @@ pub struct SaStatus(pub u16);
 const CODE: u16 = 0x1c;
 
 impl SaStatus {
-    /// It worked.
+    /// The request succeeded.
     pub const SUCCESS: Self = Self(0);
     /// Too much to do: ask again later.
     pub const BUSY: Self = Self(0x0001);
@@ -28,7 +28,7 @@ impl SaStatus {
     pub const NO_RESOURCES: Self = Self(0x0100);
     /// The question makes no sense.
     pub const REQUEST_INVALID: Self = Self(0x0200);
-    /// Nothing fits.
+    /// No record matches.
     pub const NO_RECORDS: Self = Self(0x0300);
     /// More than one record fits where one was asked for.
     pub const TOO_MANY_RECORDS: Self = Self(0x0400);
@@ -36,7 +36,7 @@ impl SaStatus {
     pub const INVALID_GID: Self = Self(0x0500);
     /// Too few components to go by.
     pub const INSUFFICIENT_COMPONENTS: Self = Self(0x0600);
-    /// Not allowed.
+    /// The requester has no right to this.
     pub const DENIED: Self = Self(0x0700);
 
     /// Returns `true` if it worked.
@@ -44,12 +44,12 @@ impl SaStatus {
         self.0 == 0
     }
 
-    /// Returns `true` if to ask again later.
+    /// Returns `true` if the question may be asked again later.
     pub const fn is_busy(self) -> bool {
         self.0 & Self::BUSY.0 != 0
     }
 
-    /// Its meaning; the class's code before what all classes share.
+    /// The meaning of the status: of the class's code, or else of the code that all classes share.
     pub const fn text(self) -> &'static str {
         match self.0 >> 8 {
             0 => {}

@@ -18,7 +18,7 @@ use crate::rdma::types::{CmId, IdState, IdType};
 pub struct DcPath {
     /// To the other end: for the address handle of each work request ([`DcTarget`](bareverbs_core::qp::DcTarget)).
     pub ah_attr: AhAttr,
-    /// Of both ends.
+    /// Path MTU of both ends.
     pub path_mtu: Mtu,
     /// Index of the partition.
     pub pkey_index: u16,

@@ -278,7 +278,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(self.ids.slot(id)?.context)
     }
 
-    /// Changes it.
+    /// Changes the id's context.
     pub fn set_context(&mut self, id: CmId, context: u64) -> Result<(), RdmaError> {
         self.ids.slot_mut(id)?.context = context;
         Ok(())

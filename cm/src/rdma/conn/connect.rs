@@ -1,4 +1,4 @@
-//! Connecting and disconnecting.
+//! Connects and disconnects ids.
 
 use core::time::Duration;
 

@@ -138,9 +138,9 @@ pub enum RdmaError {
     },
     /// The datagram service has another Q_Key than the id's QP, which will not receive from it.
     WrongQkey {
-        /// The id's.
+        /// The id's Q_Key.
         ours: u32,
-        /// The service's.
+        /// The service's Q_Key.
         theirs: u32,
     },
     /// The datagram has no network header in front, so that its source is not known.

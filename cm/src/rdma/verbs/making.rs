@@ -51,7 +51,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
         matches!(self, Self::Made(_))
     }
 
-    /// Returns `true` if one is under way, or what there was of one that could not be made.
+    /// Returns `true` if a QP is being created, or the parts of one that could not be created are being destroyed.
     pub(crate) const fn is_making(&self) -> bool {
         matches!(self, Self::Making(_) | Self::Ending(_) | Self::EndingCq(_))
     }

@@ -266,7 +266,7 @@ impl<P: Platform> SrqInit<'_, '_, P> {
 pub(crate) enum PdOf<'d, P: Platform> {
     /// A share of the device's default one.
     Default(Pd<'d, P>),
-    /// The caller's.
+    /// The caller's object.
     Given(&'d Pd<'d, P>),
 }
 
@@ -284,7 +284,7 @@ impl<'d, P: Platform> PdOf<'d, P> {
 pub(crate) enum XrcdOf<'d, P: Platform> {
     /// A share of the device's default one.
     Default(Xrcd<'d, P>),
-    /// The caller's.
+    /// The caller's object.
     Given(&'d Xrcd<'d, P>),
 }
 

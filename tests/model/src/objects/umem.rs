@@ -74,7 +74,7 @@ impl Users {
         self.contexts.keys().map(|&uid| u32::from(uid))
     }
 
-    /// Returns `true` if there is such a context; the kernel always is.
+    /// Returns `true` if there is such a user context; the kernel's, 0, always exists.
     pub(crate) fn exists(&self, uid: u16) -> bool {
         uid == 0 || self.contexts.contains_key(&uid)
     }

@@ -26,7 +26,7 @@ impl Device {
         self.quirk_state.rests_until.max(self.now)
     }
 
-    /// Returns `true` if the work queues have a rest.
+    /// Returns `true` if the work queues rest now.
     pub(crate) fn rests(&self) -> bool {
         self.quirk_state.rests_until > self.now
     }

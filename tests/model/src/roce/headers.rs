@@ -109,7 +109,7 @@ impl Headers {
             }
     }
 
-    /// Returns `true` if there are none: never.
+    /// Returns `false`: there are always headers.
     pub fn is_empty(&self) -> bool {
         false
     }

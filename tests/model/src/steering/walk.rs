@@ -19,7 +19,7 @@ pub(super) struct Step {
     rewritten: Option<usize>,
 }
 
-/// The end of a way that no entry closes.
+/// The end of a frame's way through the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Tir(u32),

@@ -18,7 +18,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// Nothing.
+    /// Arguments before any call.
     pub(crate) const fn none(cursor: Cursor) -> Self {
         Self {
             cursor,

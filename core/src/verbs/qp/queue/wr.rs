@@ -255,7 +255,7 @@ impl core::error::Error for PostError {}
 pub struct BadWr {
     /// Index of the first one that was not posted.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub error: PostError,
 }
 

@@ -39,7 +39,7 @@ impl Requester {
         true
     }
 
-    /// Returns `true` if the stream was in error, which it is no more.
+    /// Ends the stream's error. Returns `true` if it was in error.
     pub(in super::super) fn reset_stream(&mut self, stream: u16) -> bool {
         self.initiator.errored.remove(&stream)
     }
