@@ -3,7 +3,7 @@
 use super::fields::message;
 
 message! {
-    /// The capabilities of a class manager, and its address. Has no private data: what follows its 72 bytes is zero
+    /// The capabilities of a class manager, and its address. Has no private data: what follows its 72 bytes is zero.
     ClassPortInfo, attribute ClassPortInfo, private 72,
     bits {
         /// Base version of the MADs, 1.

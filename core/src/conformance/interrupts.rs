@@ -12,9 +12,9 @@ use crate::verbs::mr::Buffer;
 use crate::verbs::qp::{Remote, SendOp};
 use bareverbs_firmware_cmds::hca::QueryIssiIn;
 
-/// The time that a wait is in which nothing happens.
+/// The length of a wait in which nothing happens.
 const NAP: Duration = Duration::from_millis(20);
-/// The most that a wait may end after its deadline, and that a wait which need not wait may take: a busy machine is
+/// The longest time from a wait's deadline to its end, and of a wait that need not wait: a busy machine is late.
 const LATEST: Duration = Duration::from_secs(5);
 /// Completions that are slept for.
 const ROUNDS: usize = 8;

@@ -87,7 +87,7 @@ impl<'d, P: Platform> Pair<'d, P> {
         Ok(self.asks.send_queue().post(&wr)?)
     }
 
-    /// Returns `true` if the request is done, which has to be well.
+    /// Returns `true` if the request is done; any status but success is an error.
     pub(super) fn is_done(&mut self, path: Path) -> Result<bool, ConformanceError> {
         let Some(completion) = self.cq.poll()? else {
             return Ok(false);

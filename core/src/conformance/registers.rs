@@ -90,8 +90,8 @@ fn page<P: Platform>(platform: &P) -> Result<Dma, Violation> {
     alloc(1 << 19).or_else(|_| alloc(size))
 }
 
-/// What can be seen by writing: where the device takes its commands from, as bring-up writes it. Nothing is asked of the
-/// device, so that it looks at nothing. Whether it reads back what was written; if not, nothing is seen.
+/// Writes the address of the command queue, as bring-up does, and reads it back. No command follows, so that the device looks at
+/// nothing. Returns `true` if it reads back what was written; if not, nothing is seen.
 pub(super) fn write<P: Platform>(platform: &P) -> Result<(bool, WrittenPage), ConformanceError> {
     let page = page(platform)?;
     let (high, low) = ((page.iova >> 32) as u32, page.iova as u32);

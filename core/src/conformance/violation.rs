@@ -241,7 +241,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The owner of the requirement.
+    /// The requirement that is violated: a method of the platform.
     #[must_use]
     pub const fn requirement(&self) -> Requirement {
         match self {

@@ -1,4 +1,4 @@
-//! Asking for capabilities.
+//! Queries of the device's capabilities.
 
 use bareverbs_firmware_cmds::hca::QueryAdapterIn;
 use bareverbs_firmware_cmds::mkey::{QuerySpecialContextsIn, QuerySpecialContextsOut};

@@ -34,7 +34,7 @@ impl<const N: usize> Text<N> {
         Self(text)
     }
 
-    /// As it came.
+    /// The bytes as the module has them.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; N] {
         &self.0

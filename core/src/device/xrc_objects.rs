@@ -1,4 +1,5 @@
-//! The objects of a device for extended reliable connections: those that contexts have to name, and the default
+//! The objects of a device for extended reliable connections: those that contexts have to name, and the
+//! default domain.
 
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 

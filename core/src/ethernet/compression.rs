@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::verbs::cq::{CqEntries, MiniFormat};
 
-/// Whether the device compresses the completions of frames, and what it keeps of each frame then:
+/// Compression of frames' completions by the device, and the values that are kept of each frame then:
 /// [`EthernetInit::compression`](super::EthernetInit::compression). Needs `cqe_compression`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FrameCompression(CqEntries);
@@ -35,7 +35,7 @@ impl fmt::Debug for FrameCompression {
     }
 }
 
-/// Whether the device compresses the completions of a striding queue:
+/// Compression of a striding queue's completions by the device:
 /// [`StridingInit::compression`](super::StridingInit::compression). Needs `cqe_compression` and `mini_cqe_resp_stride_index`:
 /// without the latter a session does not say where its frames start, and one would have to count on by what they took.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,7 @@ impl<'d, P: Platform> FlowCounter<'d, P> {
 }
 
 impl<P: Platform> FlowCounter<'_, P> {
-    /// What was counted since it was allocated or [reset](Self::take). Counts a card keeps in its caches may come later.
+    /// Reads the counts since it was allocated or [reset](Self::take). Counts a card keeps in its caches may come later.
     ///
     /// # Errors
     /// If the firmware refuses.

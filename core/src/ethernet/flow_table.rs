@@ -99,7 +99,7 @@ impl<'a, 'd, P: Platform> FlowRuleInit<'a, 'd, P> {
         }
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub const fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
@@ -180,7 +180,7 @@ pub enum FlowError {
     Conflict,
     /// The table does not have what the rule asks for.
     Unsupported {
-        /// The thing that is missing.
+        /// The missing capability.
         what: &'static str,
     },
     /// There is no room for a rule with these fields at this priority.

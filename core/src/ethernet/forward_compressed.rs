@@ -44,7 +44,7 @@ impl<P: Platform> CompressedForwarder<'_, P> {
     /// As [`Forwarder::forward`]; of a session that begins in the burst all frames are taken.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Forwarder::forward`].
     #[inline]
     pub fn forward(&mut self) -> Result<u32, ForwardError> {
         let lane = &mut self.0;
@@ -71,7 +71,7 @@ impl<P: Platform> CompressedForwarder<'_, P> {
     /// Destroys the lane: [`Forwarder::destroy`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Forwarder::destroy`].
     pub fn destroy(self) -> Result<(), CommandError> {
         self.0.destroy()
     }

@@ -63,7 +63,7 @@ impl<'q, 'd, P: Platform> StridedBurst<'q, 'd, P> {
         }
     }
 
-    /// What is no success, or, of a CQ that compresses, any completion; `None` if there is none of the latter.
+    /// Takes a completion in error or, of a CQ that compresses, any completion; `None` if there is none of the latter.
     #[cold]
     #[inline(never)]
     fn unusual(&mut self, entry: Cqe, tail: TailWord) -> Option<Option<StridedFrame>> {

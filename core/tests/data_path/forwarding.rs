@@ -1,4 +1,4 @@
-//! What a broken device completes at either side of a lane that forwards: nothing goes out but frames that came into buffers
+//! Completions of a broken device at either side of a lane that forwards: nothing goes out but frames that came into buffers
 //! that were the device's, each once, and the lane goes on or says why not.
 
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn lane(test: impl FnOnce(&mut Forwarder<'_, &Fake>, &mut Ports<'_>)) {
     });
 }
 
-/// What can have lanes, on a device that the test plays.
+/// Opens a domain that can have lanes, on a device that the test plays.
 pub(crate) fn domain(
     test: impl for<'d, 'f> FnOnce(&EthernetDomain<'d, &'f Fake>, &Pd<'d, &'f Fake>, &mut Ports<'_>),
 ) {

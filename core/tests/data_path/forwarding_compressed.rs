@@ -40,7 +40,7 @@ fn lane(
     });
 }
 
-/// What the device completes, and what has to come of it.
+/// Completions of the device, and the frames and counts that are due.
 struct Script<'s, 'p> {
     ports: &'s mut Ports<'p>,
     inline: u32,

@@ -55,7 +55,7 @@ pub struct Membership {
     pub qkey: u32,
     /// The traffic class that it gets then.
     pub traffic_class: u8,
-    /// How to join it.
+    /// The port's membership.
     pub join_state: JoinState,
 }
 

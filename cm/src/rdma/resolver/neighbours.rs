@@ -25,7 +25,7 @@ const BURST: usize = 64;
 /// Changes of addresses that wait to be fetched. The oldest go first if they are not fetched.
 const CHANGES: usize = 16;
 
-/// What a poll found out for its owner.
+/// Events of a poll for its owner.
 type Events = heapless::Deque<Event, CHANGES>;
 
 /// Finds neighbours by ARP and neighbour discovery over the port's Ethernet queue, and answers for the addresses that the
@@ -143,7 +143,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// What happened to addresses and neighbours, oldest first; the latest ones are kept.
+    /// The next event of an address or a neighbour, oldest first; the latest ones are kept.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -13,7 +13,7 @@ use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaEr
 const PATH_LIFE: Duration = Duration::from_secs(60);
 /// The time that an answer is kept for the id that asked.
 const KEPT: Duration = Duration::from_secs(1);
-/// How long to try to leave a group. No caller waits for it.
+/// The time for attempts to leave a group. No caller waits for it.
 const LEAVING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]

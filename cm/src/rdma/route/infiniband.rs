@@ -1,4 +1,4 @@
-//! What is different on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages are routed
+//! Routes on InfiniBand: addresses are GIDs, paths come from subnet administration, and messages are routed
 //! by LIDs.
 
 use core::net::{IpAddr, SocketAddr};

@@ -53,7 +53,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
     }
 
-    /// Whether a MAD is a REQ whose GID, to which everything else would be sent, has no route to it, such as a link's
+    /// Returns `true` if a MAD is a REQ whose GID, to which everything else would be sent, has no route to it, such as a link's
     /// broadcast address. Linux looks for a route there as well (`roce_resolve_route_from_path`).
     fn names_unreachable_gid(&self, destination: IpAddr, mad: &[u8; MAD_LEN]) -> bool {
         if mad[16..18] != (Attribute::Req as u16).to_be_bytes() {
@@ -125,7 +125,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 }
 
-/// Which header the 40 bytes before a datagram hold. An IPv4 header lies in the last 20, and what comes before it may
+/// Finds the kind of header in the 40 bytes before a datagram. An IPv4 header lies in the last 20, and the bytes before it may
 /// look like an IPv6 one, so that its check sum decides.
 fn header_kind(grh: &[u8; GRH]) -> Option<NetworkHeader> {
     let ip = grh.last_chunk::<20>()?;

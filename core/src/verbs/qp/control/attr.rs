@@ -37,7 +37,7 @@ pub struct QpAttr {
     pub sq_psn: u32,
     /// QP number of the peer (`DEST_QPN`).
     pub dest_qp_num: Qpn,
-    /// What the peer may do (`ACCESS_FLAGS`).
+    /// Rights of the peer (`ACCESS_FLAGS`).
     pub qp_access_flags: Access,
     /// Path to the peer (`AV`).
     pub ah_attr: AhAttr,
@@ -103,12 +103,12 @@ impl Default for QpAttr {
     }
 }
 
-/// What a query of a QP answers.
+/// Answer to a query of a QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueriedQp {
     /// The attributes, from the firmware. READ and atomic depths are powers of two, as the device keeps them.
     pub attr: QpAttr,
-    /// What the queues hold.
+    /// Capacities of the queues.
     pub cap: QpCap,
     /// `true` if every send makes a completion.
     pub sq_sig_all: bool,

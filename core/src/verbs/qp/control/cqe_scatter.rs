@@ -13,7 +13,7 @@ use crate::verbs::qp::control::init_attr::{CreateQpError, QpInitAttr};
 use crate::verbs::qp::control::qp::Qp;
 use crate::verbs::qp::route::service::QpType;
 
-/// Which small messages come in the entries of their completions: `cs_res` and `cs_req` of the QP context, what libmlx5 asks
+/// Small messages that come in the entries of their completions: `cs_res` and `cs_req` of the QP context, as libmlx5 asks
 /// for with `MLX5_SCATTER_TO_CQE`. Small are messages of up to 32 bytes, and of up to 64 where the CQ has entries of 128 bytes
 /// ([`CqEntries`](crate::cq::CqEntries)). They are not in the buffer of the work request then;
 /// [`Completion::inline_data`](crate::cq::Completion::inline_data) has them.
@@ -21,7 +21,7 @@ use crate::verbs::qp::route::service::QpType;
 pub struct CqeScatter {
     /// Messages received, of RC and UC QPs.
     pub receives: bool,
-    /// What RC QPs read and fetch by requests that report their completion; of others it goes to memory.
+    /// Results of READs and atomics of RC QPs whose requests report their completion; those of others go to memory.
     pub responses: bool,
 }
 

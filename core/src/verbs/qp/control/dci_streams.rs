@@ -26,7 +26,7 @@ use crate::verbs::qp::route::service::Dci;
 pub enum DciError {
     /// The device does not have so many streams.
     Streams {
-        /// What it has.
+        /// Streams that the device has.
         most: Option<DciStreams>,
     },
     /// There is no QP.

@@ -32,11 +32,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 pub struct DctInitAttr<'a, 'd, P: Platform> {
     /// The CQ for what arrives.
     pub cq: &'a Cq<'d, P>,
-    /// What it receives into.
+    /// SRQ that it receives into.
     pub srq: &'a Srq<'d, P>,
-    /// What initiators have to name.
+    /// Key that initiators have to name.
     pub access_key: u64,
-    /// What they may do.
+    /// Rights of initiators.
     pub access: Access,
     /// Largest packets; those of initiators have to be the same.
     pub path_mtu: Mtu,
@@ -51,7 +51,7 @@ pub struct DctInitAttr<'a, 'd, P: Platform> {
     /// Service level of its answers on Ethernet, where the low three bits are the priority. On InfiniBand they go back at that
     /// of the requests.
     pub sl: u8,
-    /// How long initiators wait while the SRQ is empty: the code of IBTA vol. 1, table 45.
+    /// Time that initiators wait while the SRQ is empty: the code of IBTA vol. 1, table 45.
     pub min_rnr_timer: u8,
     /// Index into the P_Key table.
     pub pkey_index: u16,
@@ -61,7 +61,7 @@ pub struct DctInitAttr<'a, 'd, P: Platform> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DctError {
-    /// What a QP could not be created for either: another device's objects, no slot, no memory, no capability.
+    /// An error that the creation of a QP can have, too: another device's objects, no slot, no memory, no capability.
     Create(CreateQpError),
     /// The address cannot be used.
     Path(AhError),
@@ -71,7 +71,7 @@ pub enum DctError {
     RnrTimer(u8),
     /// It has not drained in time.
     NotDrained {
-        /// How long it was waited for.
+        /// Time that the driver waited for it.
         waited: Millis,
     },
     /// The firmware refused.
@@ -103,7 +103,7 @@ impl From<CreateQpError> for DctError {
 
 /// A target of dynamic connections. Destroyed when dropped.
 pub struct Dct<'d, P: Platform> {
-    /// What it is to pollers: a QP without queues. It is never destroyed as one.
+    /// Its entry for pollers: a QP without queues. It is never destroyed as one.
     object: ManuallyDrop<QpObject<'d, P>>,
     access_key: u64,
     /// It was told to drain.
@@ -213,7 +213,7 @@ impl<'d, P: Platform> Dct<'d, P> {
         self.object.qpn
     }
 
-    /// What initiators have to name.
+    /// The key that initiators have to name.
     #[must_use]
     pub fn access_key(&self) -> u64 {
         self.access_key

@@ -96,7 +96,7 @@ impl<'d, P: Platform> GsiSource<'d, P> {
         self.restarts = true;
     }
 
-    /// Whether it sends now; `None` while the firmware has not answered. Meanwhile the device has to be
+    /// Checks whether it sends now; `None` while the firmware has not answered. Meanwhile the device has to be
     /// [polled](crate::Device::poll).
     pub fn try_finish_start(&mut self) -> Option<Result<(), ModifyError>> {
         loop {

@@ -120,7 +120,7 @@ pub enum CreateQpError {
     GsiTaken,
     /// The storage that the device was opened with holds no more QPs.
     NoSlot {
-        /// How many it holds.
+        /// QPs that it holds.
         limit: usize,
     },
     /// The platform has no memory for the queues.

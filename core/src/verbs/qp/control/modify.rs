@@ -38,16 +38,16 @@ pub enum ModifyError {
     Transition(TransitionError),
     /// The caller believed the QP to be in another state (`CUR_STATE`).
     CurrentState {
-        /// What the caller said.
+        /// State that the caller named.
         said: QpState,
-        /// What it is.
+        /// State that the QP is in.
         is: QpState,
     },
     /// An attribute is out of range.
     Value {
-        /// Which one.
+        /// The attribute.
         attribute: QpAttrMask,
-        /// What it is.
+        /// Its value.
         value: u32,
         /// The largest (or only) possible value.
         limit: u32,
@@ -56,14 +56,14 @@ pub enum ModifyError {
     Path(AhError),
     /// The device (or this driver) does not have this attribute.
     Unsupported {
-        /// Which one.
+        /// The attribute.
         attribute: QpAttrMask,
     },
     /// The verbs have this transition, the device's command set does not (into SQD, and inside it).
     NoCommand {
         /// Current state.
         from: QpState,
-        /// Asked for.
+        /// The requested state.
         to: QpState,
     },
     /// One of the queues was swapped with another QP's (`mem::swap`), which may use it meanwhile.
@@ -166,7 +166,7 @@ impl<P: Platform, T: QpType> Qp<'_, P, T> {
         self.object.start_modify(class, attr, mask)
     }
 
-    /// Whether what [`start_modify`](Self::start_modify) began is over, and how it went; `None` while the firmware has not
+    /// Returns the result of [`start_modify`](Self::start_modify), once it is over; `None` while the firmware has not
     /// answered. Meanwhile the device has to be [polled](crate::Device::poll).
     pub fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
         self.finish_modify(None)

@@ -20,7 +20,7 @@ bitflags! {
         const CUR_STATE = 1 << 1;
         /// Ask for an event when the send queue has drained.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
-        /// What the peer may do.
+        /// Rights of the peer.
         const ACCESS_FLAGS = 1 << 3;
         /// Index into the P_Key table.
         const PKEY_INDEX = 1 << 4;
@@ -67,7 +67,8 @@ impl fmt::Display for QpAttrMask {
     }
 }
 
-/// What a transition requires and what it takes besides ([`QpAttrMask::STATE`] is always allowed and never listed).
+/// Attributes that a transition requires, and those that it takes besides ([`QpAttrMask::STATE`] is always allowed and never
+/// listed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
     /// All of these have to be given.
@@ -185,25 +186,25 @@ pub enum TransitionError {
     NoSuchTransition {
         /// Current state.
         from: QpState,
-        /// Asked for.
+        /// The requested state.
         to: QpState,
     },
     /// Required attributes are missing.
     Missing {
         /// Current state.
         from: QpState,
-        /// Asked for.
+        /// The requested state.
         to: QpState,
-        /// Which.
+        /// The missing attributes.
         attributes: QpAttrMask,
     },
     /// Attributes that this transition does not take.
     Forbidden {
         /// Current state.
         from: QpState,
-        /// Asked for.
+        /// The requested state.
         to: QpState,
-        /// Which.
+        /// The attributes that were given nevertheless.
         attributes: QpAttrMask,
     },
 }

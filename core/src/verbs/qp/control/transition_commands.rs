@@ -24,7 +24,7 @@ pub(in crate::verbs::qp) const fn transition_command(from: QpState, to: QpState)
     })
 }
 
-/// Which optional bits a transition takes.
+/// Optional bits that a transition takes.
 pub(in crate::verbs::qp) fn optional_bits(kind: QpKind, from: QpState, to: QpState) -> Opt {
     use QpState::{Init, Rtr, Rts, Sqd, Sqe};
     match (kind, from, to) {
