@@ -13,6 +13,7 @@ numbered! {
         InitHca = 0x102, "INIT_HCA";
         TeardownHca = 0x103, "TEARDOWN_HCA";
         QueryAdapter = 0x101, "QUERY_ADAPTER";
+        QueryVuid = 0xb22, "QUERY_VUID";
         SetDriverVersion = 0x10d, "SET_DRIVER_VERSION";
         Nop = 0x80d, "NOP";
         QueryPages = 0x107, "QUERY_PAGES";

@@ -51,6 +51,7 @@ pub const COMMANDS: &[CommandDescription] = &[
     CommandDescription::of::<crate::hca::InitHcaIn>(),
     CommandDescription::of::<crate::hca::TeardownHcaIn>(),
     CommandDescription::of::<crate::hca::QueryAdapterIn>(),
+    CommandDescription::of::<crate::hca::QueryVuidIn>(),
     CommandDescription::of::<crate::hca::SetDriverVersionIn>(),
     CommandDescription::of::<crate::hca::NopIn>(),
     CommandDescription::of::<crate::pages::QueryPagesIn>(),
@@ -179,6 +180,7 @@ pub const COMMANDS: &[CommandDescription] = &[
 pub const STRUCTURES: &[&Descriptor] = &[
     EmptyOut::DESCRIPTOR,
     crate::caps::HcaCap::DESCRIPTOR,
+    crate::caps::HcaCap2::DESCRIPTOR,
     crate::caps::RoceCap::DESCRIPTOR,
     crate::caps::AtomicCaps::DESCRIPTOR,
     crate::caps::DeviceMemCap::DESCRIPTOR,
@@ -356,6 +358,7 @@ pub fn command(opcode: Opcode) -> &'static CommandDescription {
 pub const fn capability(group: CapabilityGroup) -> Option<&'static Descriptor> {
     match group {
         CapabilityGroup::General => Some(crate::caps::HcaCap::DESCRIPTOR),
+        CapabilityGroup::General2 => Some(crate::caps::HcaCap2::DESCRIPTOR),
         CapabilityGroup::Atomic => Some(crate::caps::AtomicCaps::DESCRIPTOR),
         CapabilityGroup::Roce => Some(crate::caps::RoceCap::DESCRIPTOR),
         CapabilityGroup::EthernetOffloads => Some(crate::caps::EthernetOffloadCaps::DESCRIPTOR),

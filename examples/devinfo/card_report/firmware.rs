@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use bareverbs::verbs::firmware_cmds::caps::QueryHcaCapIn;
+use bareverbs::verbs::firmware_cmds::caps::{HcaCap2, QueryHcaCapIn};
 use bareverbs::verbs::firmware_cmds::command::Command;
-use bareverbs::verbs::firmware_cmds::hca::QueryIssiIn;
+use bareverbs::verbs::firmware_cmds::hca::{QueryIssiIn, QueryVuidIn, QueryVuidOut};
 use bareverbs::verbs::firmware_cmds::init_segment::{FW_REV, HEALTH, HEALTH_COUNTER, VANISHED};
 use bareverbs::verbs::firmware_cmds::mkey::QuerySpecialContextsIn;
 use bareverbs::verbs::firmware_cmds::register::AccessRegisterIn;
 use bareverbs::verbs::firmware_cmds::values::{
-    AccessRegister, CAPABILITY_GROUP_SIZE, CapabilityGroup, RegisterId,
+    AccessRegister, CAPABILITY_GROUP_SIZE, CapabilityGroup, CapabilityMode, RegisterId,
 };
 use bareverbs::verbs::firmware_cmds::vport::{
     QueryHcaVportContextIn, QueryNicVportContextIn, QueryVportCounterIn, QueryVportStateIn,
@@ -158,13 +158,36 @@ fn ask<P: Platform, C: Command>(
     }
 }
 
-/// Asks for the special contexts, the interface's version, and the board.
+/// Asks for the function's universal identifier, where the card offers it (`cmd_hca_cap_2.query_vuid`).
+fn vuid<P: Platform>(device: &Device<'_, P>) -> std::result::Result<Option<String>, CommandError> {
+    let general = device.capabilities().hca;
+    if !general.hca_cap_2() {
+        return Ok(None);
+    }
+    let mut query = QueryHcaCapIn::new();
+    query.set_op_mod(CapabilityGroup::General2.query(CapabilityMode::Current));
+    let mut image = HcaCap2::ZERO;
+    match device.execute_with(&query, TailIn::None, &mut image.0) {
+        Ok(_) if image.query_vuid() => {
+            let mut query = QueryVuidIn::new();
+            query.set_vhca_id(general.vhca_id());
+            ask(device, "QUERY_VUID", &query, QueryVuidOut::ENTRY).map(Some)
+        }
+        Ok(_) => Ok(None),
+        Err(error) => refused("QUERY_HCA_CAP general_2", error).map(Some),
+    }
+}
+
+/// Asks for the special contexts, the interface's version, the function's universal identifier, and the board.
 pub(crate) fn contexts<P: Platform>(device: &Device<'_, P>, collection: &Collection) -> Result<()> {
     let issi = ask(device, "QUERY_ISSI", &QueryIssiIn::new(), 0)?;
     collection.append("contexts.txt", &issi);
     let special = QuerySpecialContextsIn::new();
     let special = ask(device, "QUERY_SPECIAL_CONTEXTS", &special, 0)?;
     collection.append("contexts.txt", &special);
+    if let Some(vuid) = vuid(device)? {
+        collection.append("contexts.txt", &vuid);
+    }
     let board = match device.query_adapter() {
         Ok(adapter) => format!(
             "# board {}, vendor {:#x}\n",

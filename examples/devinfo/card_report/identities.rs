@@ -1,12 +1,16 @@
 //! Finds identifiers in recorded commands and their answers.
 
 use bareverbs::verbs::firmware_cmds::dump::Direction;
+use bareverbs::verbs::firmware_cmds::hca::QueryVuidOut;
 use bareverbs::verbs::firmware_cmds::opcode::Opcode;
 use bareverbs::verbs::firmware_cmds::vport::{QueryHcaVportContextOut, QueryNicVportContextOut};
 use zerocopy::FromBytes;
 
 use super::dumps;
 use super::hide::Identifiers;
+
+/// The letters behind the serial number in a function's universal identifier, as `lspci -vv` of cards shows it (`[VU]`).
+const VUID_MAKER: &[u8] = b"MLNX";
 
 /// Adds the identifiers that commands carried, in either direction.
 pub(crate) fn find(commands: &str, known: &mut Identifiers) {
@@ -40,6 +44,14 @@ pub(crate) fn find(commands: &str, known: &mut Identifiers) {
                 ] {
                     known.guid(guid.to_be_bytes());
                 }
+            }
+            (Some(Opcode::QueryVuid), Direction::Output) => {
+                // Behind the fixed part: the serial number, then the maker's letters and the function's place.
+                let vuid = message.get(size_of::<QueryVuidOut>()..).unwrap_or_default();
+                let maker = vuid
+                    .windows(VUID_MAKER.len())
+                    .position(|part| part == VUID_MAKER);
+                known.serial(&vuid[..maker.unwrap_or(vuid.len())]);
             }
             (Some(Opcode::QueryHcaVportGid), Direction::Output) => {
                 // Behind status and syndrome: the subnet's prefix, then the port's GUID.

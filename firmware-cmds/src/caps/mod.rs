@@ -347,6 +347,14 @@ layout! {
 }
 
 layout! {
+    /// More general capabilities ([`CapabilityGroup::General2`](crate::values::CapabilityGroup::General2)), of which this crate
+    /// names what its users read.
+    pub struct HcaCap2: "cmd_hca_cap_2", 0x100 {
+        flag query_vuid, set_query_vuid @ 0x10 [13];
+    }
+}
+
+layout! {
     /// Capabilities of RoCE ([`CapabilityGroup::Roce`](crate::values::CapabilityGroup::Roce)).
     pub struct RoceCap: "roce_cap", 0x100 {
         flag roce_apm, set_roce_apm @ 0x00 [31];

@@ -51,11 +51,26 @@ commands! {
         part query_adapter_struct, query_adapter_struct_mut: QueryAdapterParamBlock @ 0x10;
     }
 
+    input QueryVuidIn of QueryVuid: "query_vuid_in", 0x10, uid {
+        flag query_vfs_vuid, set_query_vfs_vuid @ 0x0c [31];
+        flag data_direct, set_data_direct @ 0x0c [30];
+        bits vhca_id, set_vhca_id: u16 @ 0x0c [15:0];
+    }
+    output QueryVuidOut: "query_vuid_out", 0x40 {
+        bits num_of_entries, set_num_of_entries: u16 @ 0x3c [15:0];
+        tail vuid: 1024 @ 0x40;
+    }
+
     input SetDriverVersionIn of SetDriverVersion: "set_driver_version_in", 0x50 {
         bytes driver_version, driver_version_mut: 64 @ 0x10;
     }
 
     input NopIn of Nop: "nop_in", 0x10 {}
+}
+
+impl QueryVuidOut {
+    /// Bytes of one identifier behind the fixed part: text, padded with zeros (`mlx5_ifc_array1024_auto_bits`).
+    pub const ENTRY: usize = 128;
 }
 
 #[cfg(test)]

@@ -342,7 +342,7 @@ values! {
         Shampo = 0x1d, "SHAMPO";
         /// MACsec offload.
         Macsec = 0x1f, "MACSEC";
-        /// The second general group.
+        /// The second general group: [`crate::caps::HcaCap2`].
         General2 = 0x20, "GENERAL_2";
         /// Port selection.
         PortSelection = 0x25, "PORT_SELECTION";

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, HcaCap2, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
@@ -13,6 +13,7 @@ use bareverbs_firmware_cmds::values::{CapabilityGroup, CapabilityMode};
 pub(crate) struct Caps {
     pub(crate) general: HcaCap,
     general_max: HcaCap,
+    pub(crate) general_2: HcaCap2,
     pub(crate) roce: RoceCap,
     roce_max: RoceCap,
     pub(crate) atomic: AtomicCaps,
@@ -26,6 +27,7 @@ impl Caps {
         Self {
             general: config.general,
             general_max: config.general_max,
+            general_2: config.general_2,
             roce: config.roce,
             roce_max: config.roce_max,
             atomic: config.atomic,
@@ -40,6 +42,7 @@ impl Caps {
         Some(match (group, mode) {
             (CapabilityGroup::General, CapabilityMode::Current) => &self.general.0,
             (CapabilityGroup::General, CapabilityMode::Max) => &self.general_max.0,
+            (CapabilityGroup::General2, _) if self.general.hca_cap_2() => &self.general_2.0,
             (CapabilityGroup::EthernetOffloads, _) if self.general.eth_net_offloads() => {
                 &self.ethernet.0
             }

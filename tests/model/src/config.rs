@@ -3,7 +3,7 @@
 use crate::port::module::{Module, Sensor};
 use crate::quirks::Quirks;
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, HcaCap2, RoceCap,
 };
 use core::time::Duration;
 
@@ -155,6 +155,8 @@ pub struct Config {
     pub general: HcaCap,
     /// The best that SET_HCA_CAP can ask for.
     pub general_max: HcaCap,
+    /// More general capabilities, if there are any.
+    pub general_2: HcaCap2,
     /// RoCE capabilities at power-on.
     pub roce: RoceCap,
     /// The best that SET_HCA_CAP can ask for.
@@ -225,6 +227,7 @@ impl Config {
             quirks: Quirks::default(),
             general: HcaCap::ZERO,
             general_max: HcaCap::ZERO,
+            general_2: HcaCap2::ZERO,
             roce: RoceCap::ZERO,
             roce_max: RoceCap::ZERO,
             atomic: AtomicCaps::ZERO,

@@ -116,6 +116,8 @@ syndromes! {
     IssiTooLate = 0x0002_0008, BadSystemState, "SET_ISSI after INIT_HCA";
     IssiQueryUnsupported = 0x0002_0009, BadOp, "this firmware predates QUERY_ISSI";
     DriverVersionUnsupported = 0x0002_000a, BadOp, "SET_DRIVER_VERSION without its capability";
+    VuidUnsupported = 0x0002_000b, BadOp, "QUERY_VUID without its capability";
+    VuidOutputShort = 0x0002_000c, BadOutputLength, "no space for the function's universal identifier";
 
     PagesOpMod = 0x0003_0001, BadParam, "MANAGE_PAGES or QUERY_PAGES with an op_mod that does not exist";
     PagesListShort = 0x0003_0002, BadInputLength, "fewer addresses than input_num_entries says";

@@ -3,7 +3,7 @@
 use super::value::{Source, Value};
 use crate::config::{Config, FunctionKind};
 use bareverbs_firmware_cmds::caps::{
-    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, RoceCap,
+    AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, HcaCap2, RoceCap,
 };
 use bareverbs_firmware_cmds::layout::{self, Descriptor, Kind, Layout};
 
@@ -186,6 +186,7 @@ impl<'t> Reader<'t> {
         Ok(match name {
             "general" => (HcaCap::DESCRIPTOR, &mut config.general.0[..]),
             "general max" => (HcaCap::DESCRIPTOR, &mut config.general_max.0[..]),
+            "general 2" => (HcaCap2::DESCRIPTOR, &mut config.general_2.0[..]),
             "roce" => (RoceCap::DESCRIPTOR, &mut config.roce.0[..]),
             "roce max" => (RoceCap::DESCRIPTOR, &mut config.roce_max.0[..]),
             "atomic" => (AtomicCaps::DESCRIPTOR, &mut config.atomic.0[..]),

@@ -20,6 +20,11 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 const SECTIONS: &[(&str, CapabilityGroup, CapabilityMode)] = &[
     ("general", CapabilityGroup::General, CapabilityMode::Current),
     ("general max", CapabilityGroup::General, CapabilityMode::Max),
+    (
+        "general 2",
+        CapabilityGroup::General2,
+        CapabilityMode::Current,
+    ),
     ("roce", CapabilityGroup::Roce, CapabilityMode::Current),
     ("roce max", CapabilityGroup::Roce, CapabilityMode::Max),
     ("atomic", CapabilityGroup::Atomic, CapabilityMode::Current),
@@ -351,6 +356,7 @@ fn image<'c>(config: &'c Config, section: &str) -> &'c [u8] {
     match section {
         "general" => &config.general.0,
         "general max" => &config.general_max.0,
+        "general 2" => &config.general_2.0,
         "roce" => &config.roce.0,
         "roce max" => &config.roce_max.0,
         "atomic" => &config.atomic.0,

@@ -2,12 +2,13 @@
 
 use super::{Call, Result};
 use crate::bus::io::Io;
+use crate::config::FunctionKind;
 use crate::device::{Device, Stage};
 use crate::objects::{Leak, ObjectKind};
 use crate::syndrome::Syndrome;
 use bareverbs_firmware_cmds::hca::{
-    DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, SetDriverVersionIn,
-    SetIssiIn, TeardownHcaIn,
+    DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, QueryVuidIn,
+    QueryVuidOut, SetDriverVersionIn, SetIssiIn, TeardownHcaIn,
 };
 use bareverbs_firmware_cmds::values::Teardown;
 
@@ -146,6 +147,35 @@ pub(super) fn query_adapter(
     block
         .vsd_contd_psid_mut()
         .copy_from_slice(&device.config.board_id);
+    Ok(())
+}
+
+/// Gives the function's own universal identifier: the card's serial number, the maker's letters, and the function's place.
+pub(super) fn query_vuid(
+    device: &mut Device,
+    _: &mut Io<'_>,
+    call: Call<'_, QueryVuidIn>,
+) -> Result {
+    if !device.caps.general.hca_cap_2() || !device.caps.general_2.query_vuid() {
+        return Err(Syndrome::VuidUnsupported.into());
+    }
+    // Linux asks for other functions of the card, or for its data direct function, where there are such.
+    let other = call.input.vhca_id() != device.caps.general.vhca_id();
+    if other || call.input.query_vfs_vuid() || call.input.data_direct() {
+        return Err(Syndrome::OtherFunction.into());
+    }
+    let function = match device.config.function {
+        FunctionKind::Physical => "",
+        FunctionKind::Virtual => "VF1",
+    };
+    let serial = &device.config.system_image_guid;
+    let vuid = format!("BR{serial:016X}MLNXS0D0F0{function}");
+    let entry = call
+        .output_tail
+        .get_mut(..QueryVuidOut::ENTRY)
+        .ok_or(Syndrome::VuidOutputShort)?;
+    entry[..vuid.len()].copy_from_slice(vuid.as_bytes());
+    call.output.set_num_of_entries(1);
     Ok(())
 }
 

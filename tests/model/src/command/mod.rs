@@ -283,6 +283,7 @@ impl Device {
             InitHca, Enabled, lifecycle::init;
             TeardownHca, Initialized, lifecycle::teardown;
             QueryAdapter, Enabled, lifecycle::query_adapter;
+            QueryVuid, Initialized, lifecycle::query_vuid;
             SetDriverVersion, Initialized, lifecycle::set_driver_version;
             Nop, Enabled, lifecycle::nop;
             QueryPages, Enabled, pages::query;
