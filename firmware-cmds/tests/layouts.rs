@@ -74,6 +74,11 @@ const REASONS: &[(&str, &str, &str)] = &[
         "reserved in the headers; rdma-core's tests (mlx5_prm_structs.py) have it at bit 0x340",
     ),
     (
+        "query_vuid_in",
+        "op_mod",
+        "reserved in the header, and zero; it is where every command has it",
+    ),
+    (
         "qpc_ext",
         "",
         "not in the headers of Linux 6.1; rdma-core's mlx5_ifc.h has it, 0xc0 bytes",

@@ -126,8 +126,13 @@ fn digits(text: &str) -> String {
 fn nothing_identifies_the_card_unless_it_is_to() {
     // This is the serial number of the model's module.
     let serial = "BV000001";
-    for infiniband in [false, true] {
-        let mut card = model(Card::ConnectX5);
+    for (card, infiniband) in [
+        (Card::ConnectX5, false),
+        (Card::ConnectX5, true),
+        (Card::ConnectX7, false),
+    ] {
+        let has_vuid = card == Card::ConnectX7;
+        let mut card = model(card);
         if infiniband {
             card = card.infiniband();
         }
@@ -149,6 +154,13 @@ fn nothing_identifies_the_card_unless_it_is_to() {
             wanted.push(reversed(&guid.to_be_bytes()));
             wanted.push(guid.to_string());
         }
+        if has_vuid {
+            wanted.push(hex(b"BR248A070300B12347"));
+            for file in [&whole["contexts.txt"], &hidden["contexts.txt"]] {
+                assert!(file.contains("## QUERY_VUID\n000: "), "{file}");
+                assert!(digits(file).contains(&hex(b"MLNXS0D0F0")), "{file}");
+            }
+        }
         if !infiniband {
             wanted.extend([hex(&MAC), reversed(&MAC), "40175253136197".into()]);
             // An IPv6 address has these forms.
@@ -161,7 +173,8 @@ fn nothing_identifies_the_card_unless_it_is_to() {
             found += usize::from(whole.values().any(|file| digits(file).contains(&text)));
         }
         // These are the serial number in two forms, the GUIDs, and on Ethernet the MAC address.
-        assert!(found >= if infiniband { 4 } else { 5 }, "{found}");
+        let least = if infiniband { 4 } else { 5 } + usize::from(has_vuid);
+        assert!(found >= least, "{found}");
         let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&whole), names(&hidden));
         assert_eq!(whole["parts.txt"], hidden["parts.txt"]);

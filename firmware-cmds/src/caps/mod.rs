@@ -347,10 +347,18 @@ layout! {
 }
 
 layout! {
-    /// More general capabilities ([`CapabilityGroup::General2`](crate::values::CapabilityGroup::General2)), of which this crate
-    /// names what its users read.
+    /// More general capabilities ([`CapabilityGroup::General2`](crate::values::CapabilityGroup::General2)): what
+    /// Linux 6.1 names, and `query_vuid`.
     pub struct HcaCap2: "cmd_hca_cap_2", 0x100 {
         flag query_vuid, set_query_vuid @ 0x10 [13];
+        bits max_reformat_insert_size, set_max_reformat_insert_size: u8 @ 0x14 [31:24];
+        bits max_reformat_insert_offset, set_max_reformat_insert_offset: u8 @ 0x14 [23:16];
+        bits max_reformat_remove_size, set_max_reformat_remove_size: u8 @ 0x14 [15:8];
+        bits max_reformat_remove_offset, set_max_reformat_remove_offset: u8 @ 0x14 [7:0];
+        bits log_min_mkey_entity_size, set_log_min_mkey_entity_size: u8 @ 0x34 [20:16];
+        flag sw_vhca_id_valid, set_sw_vhca_id_valid @ 0x44 [30];
+        bits sw_vhca_id, set_sw_vhca_id: u16 @ 0x44 [29:16];
+        bits ts_cqe_metadata_size2wqe_counter, set_ts_cqe_metadata_size2wqe_counter: u8 @ 0x48 [20:16];
     }
 }
 

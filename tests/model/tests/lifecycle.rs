@@ -6,13 +6,13 @@ use bareverbs_firmware_cmds::caps::{HcaCap, QueryHcaCapIn, SetHcaCapIn};
 use bareverbs_firmware_cmds::domain::{AllocPdIn, DeallocPdIn};
 use bareverbs_firmware_cmds::eq::DestroyEqIn;
 use bareverbs_firmware_cmds::hca::{
-    DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, SetIssiIn,
-    TeardownHcaIn,
+    DisableHcaIn, EnableHcaIn, InitHcaIn, NopIn, QueryAdapterIn, QueryIssiIn, QueryVuidIn,
+    QueryVuidOut, SetIssiIn, TeardownHcaIn,
 };
 use bareverbs_firmware_cmds::pages::{ManagePagesIn, QueryPagesIn};
 use bareverbs_firmware_cmds::uar::DeallocUarIn;
 use common::{Failure, Node};
-use connectx_model::{Config, Syndrome};
+use connectx_model::{Card, Config, Syndrome};
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -43,6 +43,36 @@ fn a_function_comes_up_and_goes_down() {
     node.queue = node.host.alloc(4096, 4096);
     node.program_queue();
     node.initialize();
+}
+
+#[test]
+fn a_function_has_its_own_universal_identifier_where_the_card_offers_it() {
+    let ask = |config: Config, change: fn(&mut QueryVuidIn)| {
+        let mut node = Node::new(config);
+        node.initialize();
+        let mut query = QueryVuidIn::new();
+        change(&mut query);
+        let (answer, text) = node.command_with(&query, &[], QueryVuidOut::ENTRY)?;
+        assert_eq!(answer.num_of_entries(), 1);
+        Ok(String::from_utf8(text).expect("text"))
+    };
+    let card = || Config::card(Card::ConnectX7, 1);
+    let own = ask(card(), |_| {}).unwrap();
+    assert!(own.trim_end_matches('\0').ends_with("MLNXS0D0F0"), "{own}");
+    let virtual_one = ask(Config::card(Card::BlueFieldVf, 1), |_| {}).unwrap();
+    assert!(
+        virtual_one.trim_end_matches('\0').ends_with("VF1"),
+        "{virtual_one}"
+    );
+    for change in [
+        |query: &mut QueryVuidIn| _ = query.set_data_direct(true),
+        |query: &mut QueryVuidIn| _ = query.set_query_vfs_vuid(true),
+        |query: &mut QueryVuidIn| _ = query.set_vhca_id(7),
+    ] {
+        assert_eq!(ask(card(), change), Err(refused(Syndrome::OtherFunction)));
+    }
+    let unsupported = Err(refused(Syndrome::VuidUnsupported));
+    assert_eq!(ask(Config::new(1), |_| {}), unsupported);
 }
 
 #[test]

@@ -89,9 +89,15 @@ fn checked_in(root: &Path, name: &str, write: bool, fresh: &str) -> Result<Strin
     std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Structures that the package's headers do not have yet: those of Linux 6.6 and later, whose driver reads temperatures,
-/// have both. And the extension of the QP context, which rdma-core's `mlx5_ifc.h` has.
-const NEWER: &[&str] = &["mtcap_reg", "mtmp_reg", "qpc_ext"];
+/// Structures that the package's headers do not have: those of Linux 6.6 and later, whose driver reads temperatures,
+/// have two; the extension of the QP context, which rdma-core's `mlx5_ifc.h` has; and QUERY_VUID, of Linux 6.12.
+const NEWER: &[&str] = &[
+    "mtcap_reg",
+    "mtmp_reg",
+    "qpc_ext",
+    "query_vuid_in",
+    "query_vuid_out",
+];
 
 /// The structures that the crate names, and the outputs for which it uses the empty one.
 fn wanted() -> BTreeSet<String> {
