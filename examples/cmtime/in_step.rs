@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bareverbs::cm::rdma::{
-    Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot, Resolver, SockAddr,
+    Inbox, IpOverInfiniband, NeighbourDiscovery, Neighbours, PacketSlot, SockAddr,
 };
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bareverbs::cm::rdma::{Inbox, IpOverInfiniband, NeighbourDiscovery, PacketSlot, Resolver};
+use bareverbs::cm::rdma::{Inbox, IpOverInfiniband, NeighbourDiscovery, Neighbours, PacketSlot};
 use bareverbs::verbs::Platform;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::socket::tcp;

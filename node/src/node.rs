@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bareverbs_cm::ip::{self, Route};
 use bareverbs_cm::rdma::{
-    self, IpOverInfiniband, NeighbourDiscovery, PartitionQp, RdmaCm, RdmaError, Resolver,
-    SubnetAdministration,
+    self, IpOverInfiniband, NeighbourDiscovery, Neighbours, PartitionQp, RdmaCm, RdmaError,
+    Resolver, SubnetAdministration,
 };
 use bareverbs_cm::sa;
 use bareverbs_core::{
@@ -496,7 +496,7 @@ impl<P: Platform + Clone> Node<P> {
             return Ok(());
         };
         let end = cm.now() + LINK;
-        while !cm.resolver_mut().is_settled() {
+        while !cm.resolver_mut().neighbours().is_settled() {
             if cm.now() >= end {
                 return Err(Error::NoIpoibGroup(ip));
             }

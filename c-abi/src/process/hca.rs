@@ -412,7 +412,7 @@ fn manager(
 /// Lets the addresses of an InfiniBand port, which needs the manager for it, become its own.
 fn settle(manager: &mut Cm) {
     let end = manager.now() + PATIENCE;
-    while !manager.resolver_mut().is_settled() && manager.now() < end {
+    while !manager.resolver_mut().neighbours().is_settled() && manager.now() < end {
         if let Err(error) = manager.wait(end) {
             return log::error!("addresses of the port: {error}");
         }

@@ -272,7 +272,7 @@ impl IdObject {
                     local_addr(&manager, cm)?,
                     peer_addr(&manager, cm)?,
                     manager.is_bound(cm)?,
-                    manager.resolver_mut().partition(),
+                    manager.resolver_mut().neighbours().partition(),
                 )
             };
             let addr = &raw mut (*id).c.route.addr;

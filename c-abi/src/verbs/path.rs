@@ -124,7 +124,7 @@ fn mac(hca: &Hca, source: &GidEntry, to: Gid) -> Result<Mac> {
             } else {
                 hca.manager_quietly()?
             };
-            let resolver = manager.resolver_mut();
+            let resolver = manager.resolver_mut().neighbours_mut();
             let resolution = resolver.resolve(now, from, to);
             resolver.poll(now)?;
             resolution

@@ -16,7 +16,9 @@ use crate::ipoib::{self, HardwareAddress, Link, PeerSlot, To, broadcast_group, g
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaRedirection};
 use crate::rdma::resolver::subnet::SubnetAdministration;
-use crate::rdma::resolver::{Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{
+    Attempt, Membership, Neighbour, Neighbours, PathQuery, Resolution, Subnet,
+};
 use crate::rdma::types::error::RdmaError;
 
 /// Frames that one poll takes at most, so that a flood cannot block the caller.
@@ -493,7 +495,7 @@ fn neighbour(host: &mut Host<'_>, now: Duration, packet: &[u8]) -> Option<([u8; 
     Some((kind, resolution))
 }
 
-impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
+impl<P: Platform> Neighbours for IpOverInfiniband<'_, '_, P> {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         self.host.resolve(now, source, destination)
     }
@@ -537,6 +539,53 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
         (gid != [0; 16]).then_some(gid)
     }
 
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        self.subnet.handle_timeout(now);
+        if !self.port_is_active(now)? {
+            return Ok(());
+        }
+        loop {
+            self.attend(now)?;
+            if !self.interface.is_up() {
+                return Ok(());
+            }
+            self.receive(now)?;
+            for _ in 0..BURST {
+                if !self.interface.can_send()? {
+                    break;
+                }
+                let Some(length) = self.host.poll_transmit(now, &mut self.frame) else {
+                    break;
+                };
+                self.send(false, length)?;
+            }
+            self.send_written(now)?;
+            // The filter is the list of groups.
+            while self.host.poll_filter().is_some() {}
+            while let Some(event) = self.host.poll_event() {
+                log::debug!("IP over InfiniBand: {event:?}");
+            }
+            if !self.interface.arm() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let again = self.groups.iter().filter_map(|group| match group.standing {
+            Standing::Outside { from } => Some(from),
+            _ => None,
+        });
+        let host = self.host.next_deadline().filter(|_| self.is_up());
+        let written = self.stack.as_ref().is_some_and(|stack| stack.written);
+        let written = (written && self.is_up()).then_some(Duration::ZERO);
+        let others = [self.look, host, written, self.subnet.next_timeout()];
+        others.into_iter().flatten().chain(again).min()
+    }
+}
+
+/// [`Neighbours::poll`] does what is due of subnet administration.
+impl<P: Platform> Subnet for IpOverInfiniband<'_, '_, P> {
     fn find_path(
         &mut self,
         now: Duration,
@@ -596,50 +645,6 @@ impl<P: Platform> Resolver for IpOverInfiniband<'_, '_, P> {
                 group.standing = Standing::Joining;
             }
         }
-    }
-
-    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
-        self.subnet.poll(now)?;
-        if !self.port_is_active(now)? {
-            return Ok(());
-        }
-        loop {
-            self.attend(now)?;
-            if !self.interface.is_up() {
-                return Ok(());
-            }
-            self.receive(now)?;
-            for _ in 0..BURST {
-                if !self.interface.can_send()? {
-                    break;
-                }
-                let Some(length) = self.host.poll_transmit(now, &mut self.frame) else {
-                    break;
-                };
-                self.send(false, length)?;
-            }
-            self.send_written(now)?;
-            // The filter is the list of groups.
-            while self.host.poll_filter().is_some() {}
-            while let Some(event) = self.host.poll_event() {
-                log::debug!("IP over InfiniBand: {event:?}");
-            }
-            if !self.interface.arm() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        let again = self.groups.iter().filter_map(|group| match group.standing {
-            Standing::Outside { from } => Some(from),
-            _ => None,
-        });
-        let host = self.host.next_deadline().filter(|_| self.is_up());
-        let written = self.stack.as_ref().is_some_and(|stack| stack.written);
-        let written = (written && self.is_up()).then_some(Duration::ZERO);
-        let others = [self.look, host, written, self.subnet.next_deadline()];
-        others.into_iter().flatten().chain(again).min()
     }
 }
 

@@ -2,7 +2,7 @@
 //! IP packets.
 //!
 //! ```no_run
-//! use bareverbs_cm::rdma::{IpOverInfiniband, PacketSlot, RdmaError, Resolver};
+//! use bareverbs_cm::rdma::{IpOverInfiniband, PacketSlot, RdmaError, Neighbours};
 //! use bareverbs_core::Platform;
 //! use smoltcp::iface::{Config, Interface, SocketSet};
 //! use smoltcp::time::Instant;

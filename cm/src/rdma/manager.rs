@@ -14,7 +14,7 @@ use crate::rdma::port::gsi::{GsiPort, Received, SLICE};
 #[cfg(feature = "infiniband")]
 use crate::rdma::port::partitions::PartitionQps;
 use crate::rdma::port::trace::Trace;
-use crate::rdma::resolver::Resolver;
+use crate::rdma::resolver::{Resolver, Subnet};
 use crate::rdma::route::deferred::DeferredMad;
 use crate::rdma::route::joining::Groups;
 use crate::rdma::route::return_path::ReturnPath;
@@ -429,9 +429,13 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         }
         while self.router.is_infiniband()
             && self.can_send()?
-            && self.router.resolver.poll_transmit(now, &mut mad)
+            && self
+                .router
+                .resolver
+                .subnet_mut()
+                .poll_transmit(now, &mut mad)
         {
-            let (address, qpn, qkey) = match self.router.resolver.redirection() {
+            let (address, qpn, qkey) = match self.router.resolver.subnet_mut().redirection() {
                 Some(to) => (self.router.redirected_address(&to), to.qpn, to.qkey),
                 None => (self.router.sa_address(), GSI_QPN, GSI_QKEY),
             };

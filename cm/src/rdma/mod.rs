@@ -181,8 +181,8 @@ pub use resolver::subnet::{
 };
 pub use resolver::with_user::WithSaUser;
 pub use resolver::{
-    AddressChange, Attempt, Membership, Neighbour, PathQuery, Resolution, Resolver,
-    StaticNeighbours,
+    AddressChange, Attempt, Membership, Neighbour, Neighbours, PathQuery, Resolution, Resolver,
+    StaticNeighbours, Subnet,
 };
 pub use route::deferred::DeferredMadSlot;
 pub use storage::{Channels, Ids, Resources, Storage};

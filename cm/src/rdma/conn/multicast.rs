@@ -13,7 +13,7 @@ use crate::mad::sa::JoinState;
 use crate::rdma::id::group::{GroupSlot, JoinMulticast, group_neighbour, mgid, roce_group};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::port::gsi;
-use crate::rdma::resolver::{Membership, Resolver};
+use crate::rdma::resolver::{Membership, Neighbours, Resolver, Subnet};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, IdState, UDP_QKEY};
 
@@ -98,9 +98,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .ok_or(RdmaError::NoDevice(source))?;
         let now = self.now();
         if !join.send_only {
-            self.router.resolver.join_group(now, group, vlan)?;
+            self.router
+                .resolver
+                .neighbours_mut()
+                .join_group(now, group, vlan)?;
         }
-        let version = self.router.resolver.roce_version();
+        let version = self.router.resolver.neighbours().roce_version();
         let neighbour = group_neighbour(version, group);
         let mut slot = GroupSlot {
             owner: Some(id),
@@ -130,7 +133,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             Err(error) => {
                 if !join.send_only {
-                    self.router.resolver.leave_group(now, group, vlan)?;
+                    self.router
+                        .resolver
+                        .neighbours_mut()
+                        .leave_group(now, group, vlan)?;
                 }
                 self.ids
                     .push_failure(index, EventType::MulticastError, error);
@@ -162,7 +168,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         };
         let now = self.now();
         let until = now.saturating_add(JOINING);
-        self.router.resolver.join(now, &membership, until)?;
+        self.router
+            .resolver
+            .subnet_mut()
+            .join(now, &membership, until)?;
         self.ids[index].events.failure = None;
         self.ids[index].conn.groups += 1;
         self.groups[place] = GroupSlot {

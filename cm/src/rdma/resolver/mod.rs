@@ -1,4 +1,4 @@
-//! From addresses to paths: the trait that ARP, neighbour discovery, a table, or subnet administration implement.
+//! From addresses to paths: the traits that ARP, neighbour discovery and a table implement, and subnet administration.
 
 pub(crate) mod neighbours;
 pub(crate) mod subnet;
@@ -77,8 +77,8 @@ pub struct Attempt {
 const NOT_FOR_INFINIBAND: RdmaError =
     RdmaError::Unsupported("InfiniBand with a resolver that is not for it");
 
-/// Finds neighbours, and on InfiniBand paths and groups.
-pub trait Resolver {
+/// Finds neighbours: by ARP and neighbour discovery, or in a table. On InfiniBand also the IP addresses of the port.
+pub trait Neighbours {
     /// The route to `destination` from `source`.
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution;
 
@@ -173,6 +173,28 @@ pub trait Resolver {
         Ok(())
     }
 
+    /// Does what is due and takes what has arrived. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) calls it.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
+    fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A neighbour whose address has changed since the last call. Ids that are connected to it get an event.
+    fn next_change(&mut self) -> Option<AddressChange> {
+        None
+    }
+}
+
+/// Finds paths and joins groups of an InfiniBand subnet. An Ethernet port needs none of its methods.
+pub trait Subnet {
     /// The path between two ports of an InfiniBand subnet; `None` if it is still being found out: ask again.
     ///
     /// # Errors
@@ -254,160 +276,58 @@ pub trait Resolver {
         let _ = gid;
     }
 
-    /// Does what is due and takes what has arrived. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) calls it.
-    ///
-    /// # Errors
-    /// If the device fails.
-    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+    /// Does what is due, before [`Neighbours::poll`].
+    fn handle_timeout(&mut self, now: Duration) {
         let _ = now;
-        Ok(())
     }
 
-    /// When [`poll`](Self::poll) has to be called at the latest, if nothing arrives before.
-    fn next_deadline(&self) -> Option<Duration> {
-        None
-    }
-
-    /// A neighbour whose address has changed since the last call. Ids that are connected to it get an event.
-    fn next_change(&mut self) -> Option<AddressChange> {
+    /// When [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) have to be called at the
+    /// latest.
+    fn next_timeout(&self) -> Option<Duration> {
         None
     }
 }
 
-// A method that is left out would be the trait's own.
-#[deny(clippy::missing_trait_methods)]
-impl<R: Resolver + ?Sized> Resolver for &mut R {
-    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
-        (**self).resolve(now, source, destination)
+/// The two parts with which a manager resolves addresses.
+///
+/// A type that implements both is a resolver itself. For Ethernet `impl Subnet for MyNeighbours {}` is enough.
+pub trait Resolver {
+    /// The part that finds neighbours.
+    type Neighbours: Neighbours + ?Sized;
+    /// The part that asks subnet administration.
+    type Subnet: Subnet + ?Sized;
+
+    /// The part that finds neighbours.
+    fn neighbours(&self) -> &Self::Neighbours;
+
+    /// The same, to be asked.
+    fn neighbours_mut(&mut self) -> &mut Self::Neighbours;
+
+    /// The part that asks subnet administration.
+    fn subnet(&self) -> &Self::Subnet;
+
+    /// The same, to be asked.
+    fn subnet_mut(&mut self) -> &mut Self::Subnet;
+}
+
+impl<T: Neighbours + Subnet> Resolver for T {
+    type Neighbours = T;
+    type Subnet = T;
+
+    fn neighbours(&self) -> &T {
+        self
     }
 
-    fn resolve_unknown_host(
-        &mut self,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Resolution {
-        (**self).resolve_unknown_host(now, source, destination)
+    fn neighbours_mut(&mut self) -> &mut T {
+        self
     }
 
-    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
-        (**self).has_route(source, destination)
+    fn subnet(&self) -> &T {
+        self
     }
 
-    fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
-        (**self).source_for(destination)
-    }
-
-    fn roce_version(&self) -> RoceVersion {
-        (**self).roce_version()
-    }
-
-    fn other_vlan(&self) -> Option<u16> {
-        (**self).other_vlan()
-    }
-
-    fn has_ip(&self) -> bool {
-        (**self).has_ip()
-    }
-
-    fn partition(&self) -> u16 {
-        (**self).partition()
-    }
-
-    fn is_settled(&self) -> bool {
-        (**self).is_settled()
-    }
-
-    fn has_address(&self, address: IpAddr) -> bool {
-        (**self).has_address(address)
-    }
-
-    fn gid_of(&self, mac: [u8; 6]) -> Option<[u8; 16]> {
-        (**self).gid_of(mac)
-    }
-
-    fn join_group(
-        &mut self,
-        now: Duration,
-        group: IpAddr,
-        vlan: Option<u16>,
-    ) -> Result<(), RdmaError> {
-        (**self).join_group(now, group, vlan)
-    }
-
-    fn leave_group(
-        &mut self,
-        now: Duration,
-        group: IpAddr,
-        vlan: Option<u16>,
-    ) -> Result<(), RdmaError> {
-        (**self).leave_group(now, group, vlan)
-    }
-
-    fn find_path(
-        &mut self,
-        now: Duration,
-        query: &PathQuery,
-        attempt: Attempt,
-    ) -> Result<Option<PathRecord>, RdmaError> {
-        (**self).find_path(now, query, attempt)
-    }
-
-    fn join(
-        &mut self,
-        now: Duration,
-        membership: &Membership,
-        until: Duration,
-    ) -> Result<(), RdmaError> {
-        (**self).join(now, membership, until)
-    }
-
-    fn membership(
-        &mut self,
-        now: Duration,
-        membership: &Membership,
-    ) -> Result<Option<McMemberRecord>, RdmaError> {
-        (**self).membership(now, membership)
-    }
-
-    fn leave(&mut self, now: Duration, membership: &Membership) {
-        (**self).leave(now, membership);
-    }
-
-    fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
-        (**self).poll_transmit(now, mad)
-    }
-
-    fn redirection(&mut self) -> Option<SaRedirection> {
-        (**self).redirection()
-    }
-
-    fn asks(&self, lid: u16) -> bool {
-        (**self).asks(lid)
-    }
-
-    fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
-        (**self).handle_mad(now, mad);
-    }
-
-    fn subnet_changed(&mut self, now: Duration) {
-        (**self).subnet_changed(now);
-    }
-
-    fn gid_gone(&mut self, gid: [u8; 16]) {
-        (**self).gid_gone(gid);
-    }
-
-    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
-        (**self).poll(now)
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        (**self).next_deadline()
-    }
-
-    fn next_change(&mut self) -> Option<AddressChange> {
-        (**self).next_change()
+    fn subnet_mut(&mut self) -> &mut T {
+        self
     }
 }
 
@@ -415,7 +335,7 @@ impl<R: Resolver + ?Sized> Resolver for &mut R {
 #[derive(Debug, Clone, Copy)]
 pub struct StaticNeighbours<'t>(pub &'t [(IpAddr, [u8; 6])]);
 
-impl Resolver for StaticNeighbours<'_> {
+impl Neighbours for StaticNeighbours<'_> {
     fn resolve(&mut self, _now: Duration, _source: IpAddr, destination: IpAddr) -> Resolution {
         match self.0.iter().find(|(address, _)| *address == destination) {
             Some((_, mac)) => Resolution::Found(Neighbour::new(*mac)),
@@ -423,3 +343,5 @@ impl Resolver for StaticNeighbours<'_> {
         }
     }
 }
+
+impl Subnet for StaticNeighbours<'_> {}

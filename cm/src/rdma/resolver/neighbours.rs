@@ -15,7 +15,7 @@ use bareverbs_core::{
 
 use crate::ip::{self, Event, Filter, Host};
 use crate::rdma::port::shared::{Inbox, SharedPort};
-use crate::rdma::resolver::{AddressChange, Resolution, Resolver};
+use crate::rdma::resolver::{AddressChange, Neighbours, Resolution, Subnet};
 use crate::rdma::types::error::RdmaError;
 
 /// The size of a frame: all of the IP host's own messages, and echo requests of ordinary Ethernet.
@@ -33,7 +33,7 @@ type Events = heapless::Deque<Event, CHANGES>;
 ///
 /// An address that is [added](Self::add_address) gets its entry in the GID table as soon as no other host is known to
 /// have it, and connections can be made from it and to it then. [`RdmaCm::poll`](crate::rdma::RdmaCm::poll) drives this as well;
-/// without a manager, [`poll`](Resolver::poll) does.
+/// without a manager, [`poll`](Neighbours::poll) does.
 ///
 /// The queue takes the root of the function's receive steering and two of its CQ slots.
 pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
@@ -301,7 +301,9 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     }
 }
 
-impl<P: Platform> Resolver for NeighbourDiscovery<'_, '_, P> {
+impl<P: Platform> Subnet for NeighbourDiscovery<'_, '_, P> {}
+
+impl<P: Platform> Neighbours for NeighbourDiscovery<'_, '_, P> {
     fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
         self.host.resolve(now, source, destination)
     }

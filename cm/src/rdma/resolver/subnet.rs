@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{JoinState, McMemberRecord, PathRecord, SaMethod, SaRedirection};
-use crate::rdma::resolver::{Attempt, Membership, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{Attempt, Membership, Neighbours, PathQuery, Resolution, Subnet};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{Answer, Client, Config, Question, QuestionId, QuestionSlot, SaError};
 
@@ -355,12 +355,14 @@ fn leaving(membership: &Membership) -> Question {
     }
 }
 
-impl Resolver for SubnetAdministration<'_> {
+impl Neighbours for SubnetAdministration<'_> {
     /// IP addresses cannot be reached.
     fn resolve(&mut self, _now: Duration, _source: IpAddr, _destination: IpAddr) -> Resolution {
         Resolution::NoRoute
     }
+}
 
+impl Subnet for SubnetAdministration<'_> {
     fn find_path(
         &mut self,
         now: Duration,
@@ -503,13 +505,12 @@ impl Resolver for SubnetAdministration<'_> {
         }
     }
 
-    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+    fn handle_timeout(&mut self, now: Duration) {
         self.client.handle_timeout(now);
         self.advance(now);
-        Ok(())
     }
 
-    fn next_deadline(&self) -> Option<Duration> {
+    fn next_timeout(&self) -> Option<Duration> {
         self.client.next_deadline()
     }
 }

@@ -1,13 +1,10 @@
 //! A resolver with something more to have with subnet administration.
 
-use core::net::IpAddr;
 use core::time::Duration;
-
-use bareverbs_core::RoceVersion;
 
 use crate::mad::MAD_LEN;
 use crate::mad::sa::{McMemberRecord, PathRecord, SaRedirection};
-use crate::rdma::resolver::{AddressChange, Attempt, Membership, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{Attempt, Membership, PathQuery, Resolver, Subnet};
 use crate::rdma::types::error::RdmaError;
 use crate::sa::{SaUser, Taken};
 
@@ -40,83 +37,37 @@ pub struct WithSaUser<R, U> {
     pub user: U,
 }
 
+impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
+    type Neighbours = R::Neighbours;
+    type Subnet = Self;
+
+    fn neighbours(&self) -> &R::Neighbours {
+        self.resolver.neighbours()
+    }
+
+    fn neighbours_mut(&mut self) -> &mut R::Neighbours {
+        self.resolver.neighbours_mut()
+    }
+
+    fn subnet(&self) -> &Self {
+        self
+    }
+
+    fn subnet_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
 // A method that is left out would be the trait's own.
 #[deny(clippy::missing_trait_methods)]
-impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
-    fn resolve(&mut self, now: Duration, source: IpAddr, destination: IpAddr) -> Resolution {
-        self.resolver.resolve(now, source, destination)
-    }
-
-    fn resolve_unknown_host(
-        &mut self,
-        now: Duration,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Resolution {
-        self.resolver.resolve_unknown_host(now, source, destination)
-    }
-
-    fn has_route(&self, source: IpAddr, destination: IpAddr) -> bool {
-        self.resolver.has_route(source, destination)
-    }
-
-    fn source_for(&mut self, destination: IpAddr) -> Option<IpAddr> {
-        self.resolver.source_for(destination)
-    }
-
-    fn roce_version(&self) -> RoceVersion {
-        self.resolver.roce_version()
-    }
-
-    fn other_vlan(&self) -> Option<u16> {
-        self.resolver.other_vlan()
-    }
-
-    fn has_ip(&self) -> bool {
-        self.resolver.has_ip()
-    }
-
-    fn partition(&self) -> u16 {
-        self.resolver.partition()
-    }
-
-    fn is_settled(&self) -> bool {
-        self.resolver.is_settled()
-    }
-
-    fn has_address(&self, address: IpAddr) -> bool {
-        self.resolver.has_address(address)
-    }
-
-    fn gid_of(&self, mac: [u8; 6]) -> Option<[u8; 16]> {
-        self.resolver.gid_of(mac)
-    }
-
-    fn join_group(
-        &mut self,
-        now: Duration,
-        group: IpAddr,
-        vlan: Option<u16>,
-    ) -> Result<(), RdmaError> {
-        self.resolver.join_group(now, group, vlan)
-    }
-
-    fn leave_group(
-        &mut self,
-        now: Duration,
-        group: IpAddr,
-        vlan: Option<u16>,
-    ) -> Result<(), RdmaError> {
-        self.resolver.leave_group(now, group, vlan)
-    }
-
+impl<R: Resolver, U: SaUser> Subnet for WithSaUser<R, U> {
     fn find_path(
         &mut self,
         now: Duration,
         query: &PathQuery,
         attempt: Attempt,
     ) -> Result<Option<PathRecord>, RdmaError> {
-        self.resolver.find_path(now, query, attempt)
+        self.resolver.subnet_mut().find_path(now, query, attempt)
     }
 
     fn join(
@@ -125,7 +76,7 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
         membership: &Membership,
         until: Duration,
     ) -> Result<(), RdmaError> {
-        self.resolver.join(now, membership, until)
+        self.resolver.subnet_mut().join(now, membership, until)
     }
 
     fn membership(
@@ -133,54 +84,57 @@ impl<R: Resolver, U: SaUser> Resolver for WithSaUser<R, U> {
         now: Duration,
         membership: &Membership,
     ) -> Result<Option<McMemberRecord>, RdmaError> {
-        self.resolver.membership(now, membership)
+        self.resolver.subnet_mut().membership(now, membership)
     }
 
     fn leave(&mut self, now: Duration, membership: &Membership) {
-        self.resolver.leave(now, membership);
+        self.resolver.subnet_mut().leave(now, membership);
     }
 
     fn gid_gone(&mut self, gid: [u8; 16]) {
-        self.resolver.gid_gone(gid);
+        self.resolver.subnet_mut().gid_gone(gid);
     }
 
     fn poll_transmit(&mut self, now: Duration, mad: &mut [u8; MAD_LEN]) -> bool {
-        self.user.poll_transmit(now, mad) || self.resolver.poll_transmit(now, mad)
+        self.user.poll_transmit(now, mad) || self.resolver.subnet_mut().poll_transmit(now, mad)
     }
 
     fn redirection(&mut self) -> Option<SaRedirection> {
-        let of = [self.user.redirection(), self.resolver.redirection()];
+        let of = [
+            self.user.redirection(),
+            self.resolver.subnet_mut().redirection(),
+        ];
         of.into_iter().flatten().next()
     }
 
     fn asks(&self, lid: u16) -> bool {
-        self.user.asks(lid) || self.resolver.asks(lid)
+        self.user.asks(lid) || self.resolver.subnet().asks(lid)
     }
 
     fn handle_mad(&mut self, now: Duration, mad: &[u8; MAD_LEN]) {
+        let subnet = self.resolver.subnet_mut();
         match self.user.handle_mad(now, mad) {
             Taken::Mine => {}
-            Taken::NotMine => self.resolver.handle_mad(now, mad),
-            Taken::GidGone(gid) => self.resolver.gid_gone(gid),
+            Taken::NotMine => subnet.handle_mad(now, mad),
+            Taken::GidGone(gid) => subnet.gid_gone(gid),
         }
     }
 
     fn subnet_changed(&mut self, now: Duration) {
         self.user.subnet_changed(now);
-        self.resolver.subnet_changed(now);
+        self.resolver.subnet_mut().subnet_changed(now);
     }
 
-    fn poll(&mut self, now: Duration) -> Result<(), RdmaError> {
+    fn handle_timeout(&mut self, now: Duration) {
         self.user.handle_timeout(now);
-        self.resolver.poll(now)
+        self.resolver.subnet_mut().handle_timeout(now);
     }
 
-    fn next_deadline(&self) -> Option<Duration> {
-        let deadlines = [self.user.next_deadline(), self.resolver.next_deadline()];
+    fn next_timeout(&self) -> Option<Duration> {
+        let deadlines = [
+            self.user.next_deadline(),
+            self.resolver.subnet().next_timeout(),
+        ];
         deadlines.into_iter().flatten().min()
-    }
-
-    fn next_change(&mut self) -> Option<AddressChange> {
-        self.resolver.next_change()
     }
 }

@@ -10,7 +10,7 @@ use crate::rdma::id::group::{group_neighbour, roce_group};
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
-use crate::rdma::resolver::{Neighbour, Resolution, Resolver};
+use crate::rdma::resolver::{Neighbour, Neighbours, Resolution, Resolver, Subnet};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
@@ -25,8 +25,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         ids: &mut IdTable<'_, '_, P>,
         now: Duration,
     ) -> Result<(), RdmaError> {
-        self.resolver.poll(now)?;
-        while let Some(change) = self.resolver.next_change() {
+        self.resolver.subnet_mut().handle_timeout(now);
+        self.resolver.neighbours_mut().poll(now)?;
+        while let Some(change) = self.resolver.neighbours_mut().next_change() {
             ids.neighbour_changed(&change);
         }
         if self.wait_head != NIL {
@@ -100,7 +101,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             Ok(true) => Ok(()),
             Ok(false) if now < ids[index].route.deadline => return false,
             Ok(false) => Err(RdmaError::Unanswered(self.awaited(&ids[index]))),
-            Err(RdmaError::HostUnreachable(_)) if self.resolver.other_vlan().is_some() => {
+            Err(RdmaError::HostUnreachable(_))
+                if self.resolver.neighbours().other_vlan().is_some() =>
+            {
                 Err(RdmaError::Unanswered(self.awaited(&ids[index])))
             }
             Err(error) => Err(error),
@@ -123,7 +126,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         match (slot.state, slot.route.peer) {
             (IdState::AddrQuery, Some(peer)) => Awaited::Neighbour {
                 address: peer.ip(),
-                other_vlan: self.resolver.other_vlan(),
+                other_vlan: self.resolver.neighbours().other_vlan(),
             },
             _ => Awaited::Path {
                 subnet_manager: self.port().sm_lid,
@@ -165,7 +168,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let Some(gid_index) = self.gid_index(source, vlan) else {
             return Err(RdmaError::NoDevice(source));
         };
-        let remote = roce_group(self.resolver.roce_version(), destination);
+        let remote = roce_group(self.resolver.neighbours().roce_version(), destination);
         let slot = &mut ids[index];
         slot.route.local = Some(SocketAddr::new(source, local.port()));
         slot.route.bound = true;
@@ -199,6 +202,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             return Ok(destination);
         }
         self.resolver
+            .neighbours_mut()
             .source_for(destination)
             .or_else(|| self.first_own(destination))
             .ok_or(RdmaError::NoDevice(destination))
@@ -213,7 +217,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     ) -> Result<Option<Neighbour>, RdmaError> {
         if destination.is_multicast() {
             let vlan = self.own_entry(source).and_then(|(_, vlan)| vlan);
-            let neighbour = group_neighbour(self.resolver.roce_version(), destination);
+            let neighbour = group_neighbour(self.resolver.neighbours().roce_version(), destination);
             return Ok(Some(Neighbour { vlan, ..neighbour }));
         }
         self.neighbour(now, source, destination)
@@ -226,7 +230,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
-        self.neighbour_by(R::resolve, now, source, destination)
+        self.neighbour_by(R::Neighbours::resolve, now, source, destination)
     }
 
     /// The same for the answer to a MAD, whose source may be forged.
@@ -236,12 +240,17 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         source: IpAddr,
         destination: IpAddr,
     ) -> Result<Option<Neighbour>, RdmaError> {
-        self.neighbour_by(R::resolve_unknown_host, now, source, destination)
+        self.neighbour_by(
+            R::Neighbours::resolve_unknown_host,
+            now,
+            source,
+            destination,
+        )
     }
 
     fn neighbour_by(
         &mut self,
-        resolve: fn(&mut R, Duration, IpAddr, IpAddr) -> Resolution,
+        resolve: fn(&mut R::Neighbours, Duration, IpAddr, IpAddr) -> Resolution,
         now: Duration,
         source: IpAddr,
         destination: IpAddr,
@@ -252,7 +261,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         if source == destination {
             return Ok(Some(Neighbour::new(self.port.mac)));
         }
-        match resolve(&mut self.resolver, now, source, destination) {
+        match resolve(self.resolver.neighbours_mut(), now, source, destination) {
             Resolution::Found(neighbour) => Ok(Some(neighbour)),
             Resolution::Pending => Ok(None),
             // The device's own addresses need not be listed.

@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 use crate::engine::Address;
 use crate::ip::is_unicast;
 use crate::mad::{CmaHeader, MadError};
-use crate::rdma::resolver::Resolver;
+use crate::rdma::resolver::{Neighbours, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::ACCEPT_PRIVATE_DATA_MAX;
 use crate::rdma::types::error::RdmaError;
@@ -49,9 +49,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         data: &'b [u8],
     ) -> Result<Opened<'b>, MadError> {
         if self.is_infiniband() {
-            if self.resolver.has_ip()
+            if self.resolver.neighbours().has_ip()
                 && let Ok((header, data)) = CmaHeader::parse(data)
-                && self.resolver.has_address(header.destination)
+                && self.resolver.neighbours().has_address(header.destination)
             {
                 return Ok(Opened {
                     header,
@@ -82,7 +82,10 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             && (self.is_infiniband() && !over_ip
                 || header.source == header.destination
                 || is_unicast(header.source)
-                    && self.resolver.has_route(header.destination, header.source))
+                    && self
+                        .resolver
+                        .neighbours()
+                        .has_route(header.destination, header.source))
     }
 }
 

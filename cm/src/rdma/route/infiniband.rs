@@ -18,7 +18,7 @@ use crate::rdma::id::group::mgid;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi::{self, GRH, Received};
-use crate::rdma::resolver::{Attempt, PathQuery, Resolution, Resolver};
+use crate::rdma::resolver::{Attempt, Neighbours, PathQuery, Resolution, Resolver, Subnet};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::awaited::Awaited;
 use crate::rdma::types::error::RdmaError;
@@ -56,8 +56,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             SockAddr::Ib(address) if self.is_infiniband() => {
                 Ok((address.in_port_space(port_space)?, address.partition()))
             }
-            SockAddr::Ip(address) if self.resolver.has_ip() => {
-                Ok((address, self.resolver.partition()))
+            SockAddr::Ip(address) if self.resolver.neighbours().has_ip() => {
+                Ok((address, self.resolver.neighbours().partition()))
             }
             SockAddr::Ip(_) => Err(RdmaError::Unsupported(
                 "IP over InfiniBand with a resolver that is not for it",
@@ -122,23 +122,25 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let to = peer.ip();
         let source = if !slot.route.any_source {
             Some(local.ip())
-        } else if self.resolver.has_address(to) {
+        } else if self.resolver.neighbours().has_address(to) {
             Some(to)
         } else {
-            self.resolver.source_for(to)
+            self.resolver.neighbours_mut().source_for(to)
         };
         let source = source.ok_or(RdmaError::NoDevice(to))?;
-        let gid = if self.resolver.has_address(to) {
+        let gid = if self.resolver.neighbours().has_address(to) {
             self.gid.0
         } else if to.is_multicast() {
             mgid(slot.port_space, to, slot.route.address.pkey, true)
         } else {
-            match self.resolver.resolve(now, source, to) {
+            match self.resolver.neighbours_mut().resolve(now, source, to) {
                 // Of a neighbour whose packets had no global header the GID comes with its answer.
-                Resolution::Found(neighbour) => match self.resolver.gid_of(neighbour.mac) {
-                    Some(gid) => gid,
-                    None => return Ok(false),
-                },
+                Resolution::Found(neighbour) => {
+                    match self.resolver.neighbours().gid_of(neighbour.mac) {
+                        Some(gid) => gid,
+                        None => return Ok(false),
+                    }
+                }
                 Resolution::Pending => return Ok(false),
                 Resolution::NoRoute => return Err(RdmaError::NetUnreachable(to)),
                 Resolution::NoAnswer => return Err(RdmaError::HostUnreachable(to)),
@@ -193,7 +195,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         };
         let (seq, until) = (slot.route.resolve_seq, slot.route.deadline);
         let attempt = Attempt { seq, until };
-        let outcome = match self.resolver.find_path(now, &query, attempt) {
+        let outcome = match self.resolver.subnet_mut().find_path(now, &query, attempt) {
             Ok(Some(path)) => self.take_path(&mut ids[index], &path),
             Ok(None) if now < until => return false,
             Ok(None) => Err(RdmaError::Unanswered(self.awaited(slot))),
@@ -272,7 +274,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     pub(crate) fn awaited_answer(&self, slot: &IdSlot<'_, P>) -> Awaited {
         let limited = slot.route.limited;
         Awaited::Answer {
-            roce: (!self.is_infiniband()).then(|| self.resolver.roce_version()),
+            roce: (!self.is_infiniband()).then(|| self.resolver.neighbours().roce_version()),
             limited: limited.then_some(slot.route.address.pkey & PKEY_BASE),
         }
     }
@@ -319,11 +321,11 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         received: &Received,
     ) -> bool {
         let from = received.local.slid;
-        if from != self.port.sm_lid && !self.resolver.asks(from) {
+        if from != self.port.sm_lid && !self.resolver.subnet().asks(from) {
             log::debug!("LID {from:#x} is not subnet administration");
             return false;
         }
-        self.resolver.handle_mad(now, &received.mad);
+        self.resolver.subnet_mut().handle_mad(now, &received.mad);
         if self.wait_head != NIL {
             self.ask_again(ids, now);
         }

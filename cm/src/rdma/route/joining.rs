@@ -12,7 +12,7 @@ use crate::mad::sa::McMemberRecord;
 use crate::rdma::id::group::GroupSlot;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::IdTable;
-use crate::rdma::resolver::Resolver;
+use crate::rdma::resolver::{Neighbours, Resolver, Subnet};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, EventType, UdEvent};
@@ -107,7 +107,7 @@ impl<'s> Groups<'s> {
             let Ok(index) = ids.index(owner) else {
                 continue;
             };
-            let outcome = match router.resolver.membership(now, &membership) {
+            let outcome = match router.resolver.subnet_mut().membership(now, &membership) {
                 Ok(Some(record)) if joining => self.enter(router, ids, index, place, &record),
                 Ok(None) if joining && now >= until => Err(RdmaError::TimedOut),
                 Ok(_) => continue,
@@ -182,13 +182,16 @@ impl<'s> Groups<'s> {
         *slot = GroupSlot::EMPTY;
         owner.conn.groups -= 1;
         if let Some(membership) = membership {
-            router.resolver.leave(now, &membership);
+            router.resolver.subnet_mut().leave(now, &membership);
             return Ok(());
         }
         if send_only {
             return Ok(());
         }
-        router.resolver.leave_group(now, group, vlan)
+        router
+            .resolver
+            .neighbours_mut()
+            .leave_group(now, group, vlan)
     }
 
     /// Takes an id that is destroyed out of all its groups.

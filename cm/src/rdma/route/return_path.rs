@@ -10,7 +10,7 @@ use bareverbs_core::{Gid, Platform};
 use crate::engine::Address;
 use crate::mad::{Attribute, MAD_LEN, Req};
 use crate::rdma::port::gsi::{self, GRH, Received, addresses};
-use crate::rdma::resolver::{Neighbour, Resolver};
+use crate::rdma::resolver::{Neighbour, Neighbours, Resolver};
 use crate::rdma::route::router::Router;
 use crate::rdma::types::error::RdmaError;
 
@@ -62,7 +62,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let gid = Gid(Req::read(mad).primary_local_gid)
             .to_ipv6()
             .to_canonical();
-        gid != destination && !self.resolver.has_route(destination, gid)
+        gid != destination && !self.resolver.neighbours().has_route(destination, gid)
     }
 
     /// The path back to the sender of a MAD.

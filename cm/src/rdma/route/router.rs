@@ -11,7 +11,7 @@ use bareverbs_core::{Device, Gid, LinkLayer, Mtu, Platform, PortAttr};
 
 use crate::engine::Address;
 use crate::rdma::port::gsi::{self, SLICE};
-use crate::rdma::resolver::Resolver;
+use crate::rdma::resolver::{Neighbours, Resolver, Subnet};
 use crate::rdma::route::deferred::{DeferredMad, DeferredMadSlot, DeferredMads};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::NIL;
@@ -142,7 +142,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
-        let version = self.resolver.roce_version();
+        let version = self.resolver.neighbours().roce_version();
         table
             .find(|(_, entry)| entry.gid == gid && entry.version == version)
             .map(|(index, entry)| (index, entry.vlan))
@@ -155,14 +155,17 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         }
         let gid = gsi::gid(address);
         let mut table = self.device.gid_table();
-        let version = self.resolver.roce_version();
+        let version = self.resolver.neighbours().roce_version();
         table.any(|(_, entry)| entry.gid == gid && entry.version == version)
     }
 
     /// Index of the GID that answers for an address.
     pub(super) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
-        self.device
-            .find_gid(&gsi::gid(address), self.resolver.roce_version(), vlan)
+        self.device.find_gid(
+            &gsi::gid(address),
+            self.resolver.neighbours().roce_version(),
+            vlan,
+        )
     }
 
     /// Loopback and wildcard destinations mean this device.
@@ -184,7 +187,8 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let mut fallback = None;
         for (_, entry) in self.device.gid_table() {
             let address = entry.gid.to_ipv6().to_canonical();
-            if entry.version != self.resolver.roce_version() || address.is_ipv4() != like.is_ipv4()
+            if entry.version != self.resolver.neighbours().roce_version()
+                || address.is_ipv4() != like.is_ipv4()
             {
                 continue;
             }
@@ -199,7 +203,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     /// Returns `true` if the device has this address; on InfiniBand, as an IP address or as a GID.
     pub(crate) fn is_own_end(&self, address: IpAddr, over_ip: bool) -> bool {
         if cfg!(feature = "infiniband") && over_ip {
-            return self.resolver.has_address(address);
+            return self.resolver.neighbours().has_address(address);
         }
         self.is_own(address)
     }
@@ -208,10 +212,12 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     pub(crate) fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let waiting = self.wait_head != NIL || self.deferred_mads.len() > 0;
         let waiting = waiting.then(|| now.saturating_add(SLICE));
-        [waiting, self.resolver.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let deadlines = [
+            waiting,
+            self.resolver.subnet().next_timeout(),
+            self.resolver.neighbours().next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The port or its subnet has changed.
@@ -222,6 +228,6 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         if let Err(error) = self.refresh_port() {
             return log::warn!("the port does not say how it is: {error}");
         }
-        self.resolver.subnet_changed(now);
+        self.resolver.subnet_mut().subnet_changed(now);
     }
 }

@@ -241,7 +241,9 @@ fn address_resolution_takes_its_time() {
         known_from: Duration,
         mac: [u8; 6],
     }
-    impl Resolver for Slow {
+    impl Subnet for Slow {}
+
+    impl Neighbours for Slow {
         fn resolve(&mut self, now: Duration, _source: IpAddr, _destination: IpAddr) -> Resolution {
             if now >= self.known_from {
                 Resolution::Found(Neighbour::new(self.mac))

@@ -23,7 +23,9 @@ struct Watched {
     reported: Vec<(bool, IpAddr)>,
 }
 
-impl Resolver for Watched {
+impl Subnet for Watched {}
+
+impl Neighbours for Watched {
     fn roce_version(&self) -> RoceVersion {
         self.version
     }

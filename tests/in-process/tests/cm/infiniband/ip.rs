@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bareverbs_cm::ip::{self, Addresses, Groups, Neighbours, Routes};
 use bareverbs_cm::ipoib::{PeerSlot, broadcast_group, group};
-use bareverbs_cm::rdma::{self, *};
+use bareverbs_cm::rdma::{self, Neighbours as _, *};
 use bareverbs_cm::sa;
 use bareverbs_core::AsyncEvent;
 use bareverbs_in_process::subnet::{Group, Subnet};

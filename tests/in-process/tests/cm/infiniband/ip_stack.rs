@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bareverbs_cm::rdma::{PacketSlot, Resolver};
+use bareverbs_cm::rdma::{Neighbours, PacketSlot};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage};
 use smoltcp::phy::{Device, Medium, RxToken};
 use smoltcp::socket::tcp;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bareverbs_cm::mad::sa::{PathRecord, Trap};
-use bareverbs_cm::rdma::{self, *};
+use bareverbs_cm::rdma::{self, Subnet as _, *};
 use bareverbs_cm::sa::{
     Config, QuestionSlot, ReportSlot, Standing, SubscriptionSlot, Subscriptions, TableReader,
 };

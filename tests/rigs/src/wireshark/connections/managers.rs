@@ -6,7 +6,7 @@ use crate::wireshark::scene::{Address, Node, Scene};
 use bareverbs_cm::mad::Attribute;
 use bareverbs_cm::rdma::{
     self, ChannelId, Channels, CmEvent, CmId, ConnParam, EventType, IdOption, Ids, Neighbour,
-    PortSpace, QpInit, RdmaCm, RdmaError, Resolution, Resolver, SendFlags, TraceEntry,
+    PortSpace, QpInit, RdmaCm, RdmaError, Resolution, SendFlags, Subnet, TraceEntry,
 };
 use bareverbs_core::qp::{QpCap, QpState};
 use bareverbs_core::{Access, WcStatus};
@@ -39,7 +39,9 @@ impl Neighbours {
     }
 }
 
-impl Resolver for Neighbours {
+impl Subnet for Neighbours {}
+
+impl rdma::Neighbours for Neighbours {
     fn resolve(&mut self, _: Duration, _: IpAddr, destination: IpAddr) -> Resolution {
         match Self::find(destination) {
             Some((address, node)) => Resolution::Found(Neighbour {
