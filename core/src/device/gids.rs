@@ -5,6 +5,7 @@ use crate::gid::*;
 use crate::platform::Platform;
 use crate::types::port::LinkLayer;
 use bareverbs_firmware_cmds::roce::{QueryRoceAddressIn, RoceAddr, SetRoceAddressIn};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl<P: Platform> Device<'_, P> {
     /// Entries that the GID table has; 0 on InfiniBand, where the subnet manager keeps it.
@@ -42,15 +43,18 @@ impl<P: Platform> Device<'_, P> {
         found.map(|(index, _)| index)
     }
 
-    /// The first entry that is not in use.
+    /// The first entry that is not in use, and that no QP and no DCT was given. A QP whose entry was emptied would send
+    /// from the next address that is written there.
+    ///
+    /// A QP has the entry of its address vector until it is reset or destroyed. An [`AddressHandle`](crate::AddressHandle)
+    /// is a value, and reserves nothing.
     pub fn free_gid_index(&self) -> Option<u16> {
-        let table = self.slot.gids.lock();
-        let free = table
-            .entries
-            .iter()
-            .take(table.len)
-            .position(Option::is_none);
-        free.map(|index| index as u16)
+        let given = |index| {
+            let mut slots = self.tables.qps.iter();
+            slots.any(|slot| slot.sgid.load(Relaxed) == u32::from(index) + 1)
+        };
+        (0..self.gid_table_len() as u16)
+            .find(|index| self.port_gid(*index).is_none() && !given(*index))
     }
 
     /// Writes an entry of the GID table (SET_ROCE_ADDRESS): packets are sent from it and accepted for it from now on.
@@ -69,7 +73,7 @@ impl<P: Platform> Device<'_, P> {
         self.write_gid(index, Some(entry))
     }
 
-    /// Empties an entry of the GID table.
+    /// Empties an entry of the GID table. QPs that have it send nothing any more.
     pub fn del_gid(&self, index: u16) -> Result<(), GidError> {
         self.write_gid(index, None)
     }

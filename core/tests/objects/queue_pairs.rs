@@ -507,3 +507,46 @@ fn queues_swapped_back_are_the_qps_own() {
         assert_eq!((fake.live(), device.bytes_quarantined()), (live - len, 0));
     });
 }
+
+/// A GID table entry that is emptied under a QP is not free before the QP is reset or destroyed. A transition that the
+/// firmware refuses leaves the QP with the entry that it had.
+#[test]
+fn a_qp_reserves_the_index_of_its_gid() {
+    with_device!(|_fake, rig, device| {
+        let pd = device.alloc_pd().unwrap();
+        let (_cq, mut qp) = pair::<Rc>(&device, &pd, cap(4, 4, 1, 0), 8, true);
+        let entry = device.port_gid(0).unwrap();
+        let reset = QpAttr {
+            qp_state: QpState::Reset,
+            ..QpAttr::DEFAULT
+        };
+        device.del_gid(0).unwrap();
+        assert_eq!(device.free_gid_index(), Some(1));
+        qp.modify(&reset, QpAttrMask::STATE).unwrap();
+        assert_eq!(device.free_gid_index(), Some(0));
+        device.set_gid(0, entry).unwrap();
+        rig.lock().instead.push((
+            Opcode::Init2rtrQp,
+            Action::Fail(Status::BadParameter, 0x1234),
+        ));
+        for to in [QpState::Init, QpState::Rtr] {
+            let row = transition(QpKind::Rc, qp.state(), to).unwrap();
+            let mut attr = QpAttr {
+                qp_state: to,
+                ..QpAttr::DEFAULT
+            };
+            attr.ah_attr.dmac = [2; 6];
+            let modified = qp.modify(&attr, row.required | QpAttrMask::STATE);
+            assert_eq!(modified.is_ok(), to == QpState::Init);
+        }
+        device.del_gid(0).unwrap();
+        assert_eq!(device.free_gid_index(), Some(0));
+        device.set_gid(0, entry).unwrap();
+        qp.modify(&reset, QpAttrMask::STATE).unwrap();
+        to_rts(&mut qp);
+        device.del_gid(0).unwrap();
+        assert_eq!(device.free_gid_index(), Some(1));
+        drop(qp);
+        assert_eq!(device.free_gid_index(), Some(0));
+    });
+}

@@ -107,7 +107,8 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.poll(now)
     }
 
-    /// Takes an address away, and its entry in the GID table. Connections that use it fail.
+    /// Takes an address away, and its entry in the GID table. Connections that use it fail. The entry is free for another
+    /// address once the QPs of these are destroyed.
     ///
     /// # Errors
     /// If it is not there, or if the firmware refuses.
@@ -276,12 +277,10 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         {
             return Ok(());
         }
-        let length = self.device.gid_table_len();
-        let free = (0..length as u16).find(|index| self.device.port_gid(*index).is_none());
-        let Some(index) = free else {
+        let Some(index) = self.device.free_gid_index() else {
             return Err(RdmaError::Full {
                 what: "GIDs",
-                capacity: length,
+                capacity: self.device.gid_table_len(),
             });
         };
         let entry = GidEntry {

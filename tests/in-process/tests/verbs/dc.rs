@@ -486,6 +486,22 @@ fn what_has_no_target_is_not_posted() {
     });
 }
 
+/// A target is reached by its entry of the GID table, which no other address gets while the target is there.
+#[test]
+fn a_target_reserves_the_index_of_its_gid() {
+    lab(|lab| {
+        let all = receiver(lab);
+        let dct = target(lab, &all);
+        let device = lab.sides[1].device;
+        let entry = device.port_gid(0).unwrap();
+        device.del_gid(0).unwrap();
+        assert_eq!(device.free_gid_index(), Some(1));
+        drop(dct);
+        assert_eq!(device.free_gid_index(), Some(0));
+        device.set_gid(0, entry).unwrap();
+    });
+}
+
 #[test]
 fn refusals() {
     lab(|lab| {

@@ -191,13 +191,16 @@ impl<'d, P: Platform> Pd<'d, P> {
             context.set_atomic_mode(AtomicMode::IbSpec.number());
         }
         match device.execute(&command) {
-            Ok(answer) => Ok(Dct {
-                object: ManuallyDrop::new(
-                    parts.into_object(device, Qpn::from_low_bits(answer.dctn())),
-                ),
-                access_key: init.access_key,
-                draining: false,
-            }),
+            Ok(answer) => {
+                let object = parts.into_object(device, Qpn::from_low_bits(answer.dctn()));
+                let sgid = u32::from(init.sgid_index) + 1;
+                object.slot.sgid.store(sgid, Relaxed);
+                Ok(Dct {
+                    object: ManuallyDrop::new(object),
+                    access_key: init.access_key,
+                    draining: false,
+                })
+            }
             Err(error) => {
                 parts.discard(device, error.may_still_happen());
                 Err(DctError::Command(error))

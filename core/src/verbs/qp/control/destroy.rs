@@ -1,7 +1,7 @@
 //! Destroying a QP: its commands, and what the host gives back after them.
 
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
@@ -118,6 +118,9 @@ impl<P: Platform> QpObject<'_, P> {
         // the device is closed, which all QPs borrow.
         let block = self.block.take();
         let slot = self.slot;
+        if gone {
+            slot.sgid.store(0, Relaxed);
+        }
         if gone && !self.queues_swapped {
             slot.block.keep(block);
         } else {

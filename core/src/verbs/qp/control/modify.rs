@@ -5,6 +5,7 @@
 //! takes a certain set of bits.
 
 use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
@@ -255,6 +256,7 @@ impl<P: Platform> QpObject<'_, P> {
             port: self.port,
             access: self.access,
             responder_depth: self.responder_depth,
+            old_sgid: self.slot.sgid.load(Relaxed),
         };
         let qpn = self.qpn.number();
         let flight = &mut transit.flight;
@@ -305,6 +307,10 @@ impl<P: Platform> QpObject<'_, P> {
                 failure: CommandFailure::QueueFull { waited: Millis(0) },
             }));
         }
+        if mask.contains(QpAttrMask::AV) && !attr.ah_attr.force_loopback {
+            let sgid = u32::from(attr.ah_attr.sgid_index) + 1;
+            self.slot.sgid.store(sgid, Relaxed);
+        }
         self.under_way = UnderWay::Modify(transit);
         Ok(())
     }
@@ -317,6 +323,7 @@ impl<P: Platform> QpObject<'_, P> {
         let answer = self.device.look_no_output(transit.flight, waker)?;
         self.under_way = UnderWay::None;
         if answer.is_err() {
+            self.slot.sgid.store(transit.old_sgid, Relaxed);
             return Some(answer);
         }
         if transit.to == QpState::Reset {
@@ -406,6 +413,7 @@ impl<P: Platform> QpObject<'_, P> {
         deferred_destroy::mark_stale(self.device, self.index);
         self.clear_error_flags();
         slot.reset_counters();
+        slot.sgid.store(0, Relaxed);
         let layout = BlockLayout::new(&self.sizes);
         layout.reset_wqe_heads(&self.block);
         self.block.write_be64(layout.record, 0);

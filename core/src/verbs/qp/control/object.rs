@@ -52,6 +52,8 @@ pub(crate) struct Transit {
     pub(crate) port: u8,
     pub(crate) access: Access,
     pub(crate) responder_depth: u8,
+    /// The slot's `sgid` before, for a transition that fails.
+    pub(crate) old_sgid: u32,
 }
 
 /// Work that was begun and is not over.

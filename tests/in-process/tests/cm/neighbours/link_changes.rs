@@ -256,6 +256,39 @@ fn an_address_that_is_removed() {
     }
 }
 
+/// An address is taken away under a connection and another one is added: the QP sends nothing from that one, and its entry
+/// of the GID table is given to a third one once the QP is destroyed. (Linux, core/cache.c: `del_gid` leaves the entry
+/// `GID_TABLE_ENTRY_PENDING_DEL` until the last reference to it is put, `ib_destroy_qp_user` puts that of the QP, and
+/// `find_gid` finds no free entry meanwhile.)
+#[test]
+fn an_address_in_place_of_another() {
+    for (end, addresses) in PLAIN.iter().enumerate() {
+        let mut talk = Talk::new(PLAIN);
+        let device = talk.pair.devices[end];
+        let index = |last: u8| {
+            let gid = Gid::from_ipv4([192, 0, 2, last].into());
+            device.find_gid(&gid, RoceVersion::V2, None)
+        };
+        let old = index(1 + end as u8);
+        assert!(old.is_some());
+        let host = talk.pair.cms[end].resolver_mut();
+        host.remove_address(ip(addresses[0].0), None).unwrap();
+        host.add_address(ip("192.0.2.7"), 24, None).unwrap();
+        talk.pass(SECOND);
+        assert!(index(7).is_some() && index(7) != old);
+        talk.fails(64);
+        let host = talk.pair.cms[end].resolver_mut();
+        host.add_address(ip("192.0.2.8"), 24, None).unwrap();
+        assert!(index(8).is_some() && index(8) != old);
+        let id = talk.ids[end];
+        talk.pair.cms[end].disconnect(id).unwrap();
+        talk.pair.cms[end].destroy_qp(id).unwrap();
+        let host = talk.pair.cms[end].resolver_mut();
+        host.add_address(ip("192.0.2.9"), 24, None).unwrap();
+        assert_eq!(index(9), old);
+    }
+}
+
 /// A port's MTU is lowered below a connection's path MTU: short messages pass, and a long one fails.
 #[test]
 fn a_lowered_mtu() {
