@@ -147,8 +147,14 @@ impl Host<'_> {
 
     /// Returns `true` if each address that was added is known to be this host's or another's.
     pub fn is_settled(&self) -> bool {
-        let probing = |slot: &AddressSlot| slot.state == State::Tentative;
-        !self.addresses.iter().any(probing)
+        self.probing() == 0
+    }
+
+    /// The steps of probing that are left: the probes of each address, and the wait after the last one.
+    pub(crate) fn probing(&self) -> u32 {
+        let tentative = |slot: &&AddressSlot| slot.state == State::Tentative;
+        let probed = self.addresses.iter().filter(tentative);
+        probed.map(|slot| u32::from(slot.left) + 1).sum()
     }
 
     /// The slot of an address, whether it is ours yet or not.

@@ -119,21 +119,28 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.poll(now)
     }
 
-    /// Waits until each address that was added is the port's, or known to be another host's.
+    /// Waits until each address that was added is the port's, or known to be another host's. The time until `deadline` is
+    /// for one step of probing, and begins anew with each: a caller that is late sends its probes late.
     ///
     /// # Errors
-    /// [`RdmaError::AddressInUse`] if another machine has one; if it takes longer than until `deadline`; if the device
-    /// fails.
-    pub fn wait_for_addresses(&mut self, deadline: Duration) -> Result<(), RdmaError> {
+    /// [`RdmaError::AddressInUse`] if another machine has one; if a step takes longer; if the device fails.
+    pub fn wait_for_addresses(&mut self, mut deadline: Duration) -> Result<(), RdmaError> {
+        let patience = deadline.saturating_sub(self.device.platform().now());
+        let mut left = self.host.probing();
         loop {
             let now = self.device.platform().now();
             self.poll(now)?;
+            let probing = self.host.probing();
+            if probing < left {
+                left = probing;
+                deadline = now.saturating_add(patience);
+            }
             while let Some(event) = self.events.pop_front() {
                 if let Event::AddressDuplicate { address, mac, .. } = event {
                     return Err(RdmaError::AddressInUse { address, mac });
                 }
             }
-            if self.host.is_settled() {
+            if probing == 0 {
                 return Ok(());
             }
             if now >= deadline {

@@ -42,6 +42,11 @@ fn device(world: &World, node: usize) -> Driver {
 }
 
 fn neighbours(device: Driver) -> Neighbours {
+    neighbours_of(device, 1)
+}
+
+/// The same with this seed.
+fn neighbours_of(device: Driver, seed: u64) -> Neighbours {
     let memory = keep(ip::Resources::<
         ip::Addresses<8>,
         ip::Neighbours<16>,
@@ -50,7 +55,7 @@ fn neighbours(device: Driver) -> Neighbours {
     >::new());
     let pd = keep(device.default_pd().unwrap());
     let init = EthernetInit::default();
-    let config = ip::Config::new(1);
+    let config = ip::Config::new(seed);
     NeighbourDiscovery::new(device, pd, init, config, memory.storage()).expect("a queue")
 }
 
@@ -370,6 +375,39 @@ fn an_address_that_is_anothers_is_not_taken() {
         }
     );
     assert_eq!(pair.devices[1].gid_table().count(), 0);
+}
+
+/// Waiting for an address counts the time since the last step of probing: a probe goes within a second (RFC 4862, 5.4.2,
+/// `MAX_RTR_SOLICITATION_DELAY`), and the address is the port's one second after it (RFC 4861, `RETRANS_TIMER`). Twice that
+/// time for both steps does not do for a thread that comes late to one.
+#[test]
+fn probing_is_waited_for_step_by_step() {
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let device = device(&world, 0);
+    let mut late = 0;
+    for last in 1..=8 {
+        let mut host = neighbours_of(device, last);
+        let address = ip(&format!("2001:db8::{last}"));
+        host.add_address(address, 64, None).unwrap();
+        let begun = device.platform_now();
+        let nothing_done = host.wait_for_addresses(begun);
+        assert!(matches!(nothing_done, Err(RdmaError::TimedOut)), "{last}");
+        let patience = SECOND + Duration::from_millis(1);
+        host.wait_for_addresses(begun + patience).unwrap();
+        late += u32::from(device.platform_now() > begun + patience);
+        assert!(
+            device
+                .find_gid(&Gid::from(address), RoceVersion::V2, None)
+                .is_some()
+        );
+    }
+    assert!(
+        late > 0,
+        "no probe was late enough to need more than one second"
+    );
 }
 
 #[test]
