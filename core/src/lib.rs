@@ -274,12 +274,12 @@ pub use platform::VectorSet;
 pub use port::{LinkLayer, LinkStatus, Mtu, PortAttr, PortState};
 #[doc(hidden)]
 pub use qp::{
-    BadWr, CapError, CreateQpError, CreatingQp, DcAddress, DcRoute, DcTarget, Dci, DciError,
-    DciStreams, Dct, DctError, DctInitAttr, Destination, DestroyQpError, DestroyingQp, Endpoint,
-    Gsi, Inline, KeepAlive, ModifyError, ModifyingQp, MrInterleaved, MwBind, MwType, OpenBatch,
-    PathMigState, PostError, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpKind, QpState, QpType,
-    RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp, SendQueue, SendWr, Uc,
-    Ud, XrcRecv, XrcSend,
+    BadWr, CapError, CreateQpError, CreatingDynQp, CreatingQp, DcAddress, DcRoute, DcTarget, Dci,
+    DciError, DciStreams, Dct, DctError, DctInitAttr, Destination, DestroyQpError, DestroyingDynQp,
+    DestroyingQp, DynQp, Endpoint, Gsi, Inline, KeepAlive, ModifyError, ModifyingQp, MrInterleaved,
+    MwBind, MwType, OpenBatch, PathMigState, PostError, QpAttr, QpAttrMask, QpCap, QpInitHandles,
+    QpKind, QpState, QpType, RawPacket, Rc, RecvQueue, RecvWr, Remote, SendData, SendFlags, SendOp,
+    SendQueue, SendWr, Uc, Ud, XrcRecv, XrcSend,
 };
 #[doc(hidden)]
 pub use srq::{SrqAttr, SrqError, SrqHandle};

@@ -3,7 +3,7 @@
 use bareverbs_core::qp::{TransitionError, transition};
 use bareverbs_core::{
     Access, CqInit, CreateQpError, Gsi, ModifyError, Mtu, PostError, Qp, QpAttr, QpAttrMask,
-    QpInitAttr, QpKind, QpState, Qpn, Rc, SendFlags, Uc, Ud,
+    QpInitAttr, QpInitHandles, QpKind, QpState, Qpn, Rc, SendFlags, Uc, Ud,
 };
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::{Init2rtrQpIn, Qpc};
@@ -81,6 +81,66 @@ fn a_qp_context_describes_its_rings() {
             matches!(error, CreateQpError::Cap(cap) if cap.field == "max_send_sge" && cap.asked == 1000)
         );
         let _ = fake.live();
+    });
+}
+
+/// `qpc.st` as `mlx5_ifc.h` has it (`MLX5_QPC_ST_RC`, `_UC`, `_UD`, `_QP1`).
+#[test]
+fn a_type_that_is_a_value_gives_the_queue_of_that_type_alone() {
+    with_device!(|fake, rig, device| {
+        let pd = device.alloc_pd().unwrap();
+        let cq = device.create_cq(CqInit::new(10)).unwrap();
+        let handles = || QpInitHandles {
+            send_cq: cq.handle(),
+            recv_cq: cq.handle(),
+            srq: None,
+            cap: cap(4, 4, 1, 0),
+            sq_sig_all: false,
+        };
+        let kinds = [
+            (QpKind::Rc, 0),
+            (QpKind::Uc, 1),
+            (QpKind::Ud, 2),
+            (QpKind::Gsi, 8),
+        ];
+        for (kind, service) in kinds {
+            let mut qp = pd.create_dyn_qp_by_handles(kind, &mut handles()).unwrap();
+            assert_eq!(
+                rig.lock().qps[&qp.qpn().number()].create.qpc().st(),
+                service
+            );
+            assert_eq!((qp.kind(), qp.state()), (kind, QpState::Reset));
+            let queues = [
+                (QpKind::Rc, qp.send_queue::<Rc>().is_some()),
+                (QpKind::Uc, qp.send_queue::<Uc>().is_some()),
+                (QpKind::Ud, qp.send_queue::<Ud>().is_some()),
+                (QpKind::Gsi, qp.split::<Gsi>().is_some()),
+                (QpKind::Ud, qp.as_qp_mut::<Ud>().is_some()),
+            ];
+            for (of, given) in queues {
+                assert_eq!(given, of == kind, "{of:?} of {kind:?}");
+            }
+            let number = qp.qpn();
+            let qp = match qp.into_qp::<Uc>() {
+                Ok(typed) => {
+                    assert_eq!(kind, QpKind::Uc);
+                    typed.into_dyn()
+                }
+                Err(other) => {
+                    assert_ne!(kind, QpKind::Uc);
+                    other
+                }
+            };
+            assert_eq!(qp.qpn(), number);
+            qp.destroy().map_err(|(_, error)| error).unwrap();
+        }
+        for kind in [QpKind::XrcRecv, QpKind::Dct, QpKind::RawPacket] {
+            let refusal = CreateQpError::OtherCall { kind };
+            let refused = pd.create_dyn_qp_by_handles(kind, &mut handles());
+            assert_eq!(refused.unwrap_err(), refusal);
+            let mut init = QpInitAttr::new(&cq, 4);
+            assert_eq!(pd.create_dyn_qp(kind, &mut init).unwrap_err(), refusal);
+        }
     });
 }
 

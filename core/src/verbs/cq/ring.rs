@@ -551,7 +551,7 @@ fn is_silent(slot: &QpSlot, qp: Option<LiveQp<'_>>, entry: Cqe, tail: TailWord) 
     silent
 }
 
-/// Records in its QP's slot that a completion reports an error, for [`Qp::state`](crate::verbs::qp::Qp::state).
+/// Records in its QP's slot that a completion reports an error, for [`DynQp::state`](crate::verbs::qp::DynQp::state).
 fn record_error(slot: &QpSlot, entry: Cqe, tail: TailWord) {
     let flag = match Opcode::from_number(tail.last().opcode()) {
         Some(Opcode::RequesterError) => {

@@ -42,7 +42,10 @@ pub use control::{
     dci_streams::DciError,
     dct::{Dct, DctError, DctInitAttr},
     destroy::DestroyQpError,
-    futures::{CreatingQp, DestroyingQp, ModifyingQp},
+    dyn_qp::DynQp,
+    futures::{
+        Creating, CreatingDynQp, CreatingQp, Destroying, DestroyingDynQp, DestroyingQp, ModifyingQp,
+    },
     init_attr::{CreateQpError, QpInitAttr, QpInitHandles},
     modify::ModifyError,
     qp::Qp,

@@ -42,7 +42,9 @@ use crate::types::error::CommandError;
 use crate::verbs::cq::Cq;
 use crate::verbs::pd::Pd;
 use crate::verbs::qp::{Codes, CreateQpArgs, CreatingObject};
-use crate::verbs::qp::{CreateQpError, CreatingQp, Qp, QpCap, QpKind, XrcRecv};
+use crate::verbs::qp::{
+    CreateQpError, Creating, CreatingDynQp, CreatingQp, Qp, QpCap, QpKind, XrcRecv,
+};
 use crate::verbs::srq::{Srq, SrqAttr, SrqError};
 use bareverbs_firmware_cmds::numbers::Xrcdn;
 
@@ -118,15 +120,20 @@ impl<'d, P: Platform> Xrcd<'d, P> {
 
     /// Creates a target in state RESET: `ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`.
     pub fn create_qp(&self) -> Result<Qp<'d, P, XrcRecv>, CreateQpError> {
-        self.begin_qp(SlotClass::Ordinary)?.wait()
+        Creating::of(self.begin_qp(SlotClass::Ordinary)?).wait()
     }
 
     /// Begins to create a target, as [`Pd::start_create_qp`] does other QPs.
     pub fn start_create_qp(&self) -> Result<CreatingQp<'d, P, XrcRecv>, CreateQpError> {
-        self.begin_qp(SlotClass::Begun)
+        self.begin_qp(SlotClass::Begun).map(Creating::of)
     }
 
-    fn begin_qp(&self, class: SlotClass) -> Result<CreatingQp<'d, P, XrcRecv>, CreateQpError> {
+    /// The same with its type as a value.
+    pub fn start_create_dyn_qp(&self) -> Result<CreatingDynQp<'d, P>, CreateQpError> {
+        self.begin_qp(SlotClass::Begun).map(Creating::of)
+    }
+
+    fn begin_qp(&self, class: SlotClass) -> Result<CreatingObject<'d, P>, CreateQpError> {
         let mut cap = QpCap::default();
         let args = CreateQpArgs {
             kind: QpKind::XrcRecv,
@@ -140,7 +147,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
             sq_sig_all: false,
             scatter: Codes::NONE,
         };
-        CreatingObject::start(class, args).map(CreatingQp::of)
+        CreatingObject::start(class, args)
     }
 
     /// Deallocates it: `ibv_close_xrcd`. Gives it back if the firmware refuses, as it does while it is in use.

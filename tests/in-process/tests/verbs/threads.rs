@@ -82,7 +82,7 @@ fn destroying_while_another_thread_polls() {
             let mut qps: Vec<_> = (0..16)
                 .map(|_| side.pd.create_qp::<Rc>(&mut init).expect("QP"))
                 .collect();
-            let numbers: Vec<_> = qps.iter().map(bareverbs_core::Qp::qpn).collect();
+            let numbers: Vec<_> = qps.iter().map(|qp| qp.qpn()).collect();
             for qp in &mut qps {
                 let row = bareverbs_core::qp::transition(
                     bareverbs_core::QpKind::Rc,

@@ -61,7 +61,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     /// `MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS`.
     ///
     /// With `log_errored` above 0, completions do not tell whether the whole initiator is in error:
-    /// [`Qp::state`] is that of the last modify, and [`Qp::query`] asks the device.
+    /// [`DynQp::state`](crate::DynQp::state) is that of the last modify, and [`Qp::query`] asks the device.
     ///
     /// # Errors
     ///
@@ -91,18 +91,19 @@ impl<P: Platform> Qp<'_, P, Dci> {
     /// Ends the error of a stream, whose requests have all completed: `mlx5dv_dci_stream_id_reset`. The device refuses it for
     /// a stream that is not in error.
     pub fn reset_stream(&mut self, stream: u16) -> Result<(), ModifyError> {
-        if self.object.is_modifying() {
+        if self.qp.object.is_modifying() {
             return Err(ModifyError::UnderWay);
         }
         let mut command = Rts2rtsQpIn::new();
         command
             .set_qpc_ext(true)
-            .set_qpn(self.object.qpn.number())
+            .set_qpn(self.qp.object.qpn.number())
             .set_opt_param_mask_95_32(QpcExt::OPT_DCI_STREAM_CHANNEL_ID);
         let mut extension = QpcExt::ZERO;
         extension.set_dci_stream_channel_id(stream);
         let tail = TailIn::Bytes(extension.as_bytes());
-        self.object
+        self.qp
+            .object
             .device
             .execute_with(&command, tail, &mut [])
             .map_err(ModifyError::Command)?;

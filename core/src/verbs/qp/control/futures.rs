@@ -11,36 +11,70 @@ use crate::platform::Platform;
 use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::create::CreatingObject;
 use crate::verbs::qp::control::destroy::DestroyQpError;
+use crate::verbs::qp::control::dyn_qp::DynQp;
 use crate::verbs::qp::control::init_attr::CreateQpError;
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::qp::Qp;
 use crate::verbs::qp::control::states::QpAttrMask;
 use crate::verbs::qp::route::service::QpType;
 
+/// [`Qp`] of any type, or [`DynQp`].
+pub trait FromDyn<'d, P: Platform> {
+    /// The QP, which is of this type.
+    fn from_dyn(qp: DynQp<'d, P>) -> Self;
+}
+
+impl<'d, P: Platform> FromDyn<'d, P> for DynQp<'d, P> {
+    #[inline(always)]
+    fn from_dyn(qp: DynQp<'d, P>) -> Self {
+        qp
+    }
+}
+
+impl<'d, P: Platform, T: QpType> FromDyn<'d, P> for Qp<'d, P, T> {
+    #[inline(always)]
+    fn from_dyn(qp: DynQp<'d, P>) -> Self {
+        Self::of(qp)
+    }
+}
+
 /// A QP that is being created ([`Pd::start_create_qp`](crate::Pd::start_create_qp)).
 ///
 /// Its command is with the firmware, or waits for a place in the command queue. Look for the QP with
-/// [`try_finish`](Self::try_finish) while the device is [polled](crate::Device::poll), or await it: see the [crate](crate#tasks).
+/// [`try_finish`](Creating::try_finish) while the device is [polled](crate::Device::poll), or await it: see the
+/// [crate](crate#tasks).
 ///
 /// If it is dropped before, the answer is waited for, and the QP destroyed, as when a QP is dropped.
+pub type CreatingQp<'d, P, T> = Creating<'d, P, Qp<'d, P, T>>;
+
+/// [`CreatingQp`] of a type that is a value ([`Pd::start_create_dyn_qp_by_handles`](crate::Pd::start_create_dyn_qp_by_handles)).
+pub type CreatingDynQp<'d, P> = Creating<'d, P, DynQp<'d, P>>;
+
+/// [`CreatingQp`] or [`CreatingDynQp`].
 #[must_use = "dropping it waits for the firmware"]
-pub struct CreatingQp<'d, P: Platform, T: QpType> {
+pub struct Creating<'d, P: Platform, Q> {
     object: CreatingObject<'d, P>,
-    kind: PhantomData<fn() -> T>,
+    qp: PhantomData<fn() -> Q>,
 }
 
-impl<'d, P: Platform, T: QpType> CreatingQp<'d, P, T> {
+impl<'d, P: Platform, Q: FromDyn<'d, P>> Creating<'d, P, Q> {
     pub(crate) fn of(object: CreatingObject<'d, P>) -> Self {
         Self {
             object,
-            kind: PhantomData,
+            qp: PhantomData,
         }
+    }
+
+    #[inline]
+    fn step(&mut self, waker: Option<&Waker>) -> Option<Result<Q, CreateQpError>> {
+        let made = self.object.try_finish(waker)?;
+        Some(made.map(|object| Q::from_dyn(DynQp::of(object))))
     }
 
     /// The QP, or why there is none; `None` while the firmware has not answered, and once this has returned something. It
     /// waits for nothing; meanwhile the device has to be [polled](crate::Device::poll).
-    pub fn try_finish(&mut self) -> Option<Result<Qp<'d, P, T>, CreateQpError>> {
-        self.object.try_finish(None).map(|made| made.map(Qp::of))
+    pub fn try_finish(&mut self) -> Option<Result<Q, CreateQpError>> {
+        self.step(None)
     }
 
     /// Returns `true` if the firmware has the command. If not, the command queue is full, and
@@ -51,28 +85,27 @@ impl<'d, P: Platform, T: QpType> CreatingQp<'d, P, T> {
     }
 
     /// Waits for the QP, driving the device.
-    pub(crate) fn wait(mut self) -> Result<Qp<'d, P, T>, CreateQpError> {
+    pub(crate) fn wait(mut self) -> Result<Q, CreateQpError> {
         let device = self.object.device;
         device.until(|| self.try_finish())
     }
 }
 
-impl<'d, P: Platform, T: QpType> Future for CreatingQp<'d, P, T> {
-    type Output = Result<Qp<'d, P, T>, CreateQpError>;
+impl<'d, P: Platform, Q: FromDyn<'d, P>> Future for Creating<'d, P, Q> {
+    type Output = Result<Q, CreateQpError>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut().object.try_finish(Some(task.waker())) {
-            Some(made) => Poll::Ready(made.map(Qp::of)),
+        match self.get_mut().step(Some(task.waker())) {
+            Some(made) => Poll::Ready(made),
             None => Poll::Pending,
         }
     }
 }
 
-impl<P: Platform, T: QpType> fmt::Debug for CreatingQp<'_, P, T> {
+impl<P: Platform, Q> fmt::Debug for Creating<'_, P, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreatingQp")
-            .field("kind", &T::KIND)
-            .field("posted", &self.is_posted())
+            .field("posted", &self.object.is_posted())
             .finish_non_exhaustive()
     }
 }
@@ -112,7 +145,7 @@ impl<P: Platform, T: QpType> Future for ModifyingQp<'_, '_, P, T> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        match this.qp.finish_modify(Some(task.waker())) {
+        match this.qp.qp.finish_modify(Some(task.waker())) {
             Some(modified) => Poll::Ready(modified),
             None => Poll::Pending,
         }
@@ -125,18 +158,43 @@ impl<P: Platform, T: QpType> fmt::Debug for ModifyingQp<'_, '_, P, T> {
     }
 }
 
-/// A QP that is being destroyed ([`Qp::start_destroy`]).
-///
-/// Look with [`try_finish`](Self::try_finish) whether it is gone while the device is [polled](crate::Device::poll), or await it:
-/// see the [crate](crate#tasks). Dropping it waits for the firmware.
+/// A QP that is being destroyed ([`Qp::start_destroy`]). Look whether it is gone with [`try_finish`](Destroying::try_finish),
+/// or await it: see the [crate](crate#tasks). Dropping it waits for the firmware.
+pub type DestroyingQp<'d, P, T> = Destroying<'d, P, Qp<'d, P, T>>;
+
+/// [`DestroyingQp`] of a type that is a value ([`DynQp::start_destroy`]).
+pub type DestroyingDynQp<'d, P> = Destroying<'d, P, DynQp<'d, P>>;
+
+/// [`DestroyingQp`] or [`DestroyingDynQp`].
 #[must_use = "dropping it waits for the firmware"]
-pub struct DestroyingQp<'d, P: Platform, T: QpType> {
-    qp: Option<Qp<'d, P, T>>,
+pub struct Destroying<'d, P: Platform, Q> {
+    qp: Option<DynQp<'d, P>>,
     class: SlotClass,
+    back: PhantomData<fn() -> Q>,
 }
 
 /// The result of destroying a QP, which is given back if that failed.
 type Destroyed<Q> = Result<(), (Q, DestroyQpError)>;
+
+impl<'d, P: Platform> DynQp<'d, P> {
+    /// Destroys it: `ibv_destroy_qp`. Completions that were not polled yet are gone with it. Gives it back if the firmware
+    /// refuses, or while it is in a multicast group.
+    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
+    pub fn destroy(self) -> Result<(), (Self, DestroyQpError)> {
+        let device = self.device();
+        let mut destroying = Destroying::start(self, SlotClass::Ordinary)?;
+        device.until(|| destroying.try_finish())
+    }
+
+    /// As [`Qp::start_destroy`].
+    ///
+    /// # Errors
+    /// While it is in a multicast group, with the QP.
+    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
+    pub fn start_destroy(self) -> Result<DestroyingDynQp<'d, P>, (Self, DestroyQpError)> {
+        Destroying::start(self, SlotClass::Begun)
+    }
+}
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     /// Begins to destroy it, and waits for nothing. What is under way of a [`start_modify`](Self::start_modify) comes first.
@@ -145,34 +203,31 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
     /// While it is in a multicast group, with the QP.
     #[expect(clippy::result_large_err, reason = "the error gives the object back")]
     pub fn start_destroy(self) -> Result<DestroyingQp<'d, P, T>, (Self, DestroyQpError)> {
-        self.begin_destroy(SlotClass::Begun)
-    }
-
-    /// The same, for a caller that waits, or not.
-    #[expect(clippy::result_large_err, reason = "the error gives the object back")]
-    pub(in crate::verbs::qp) fn begin_destroy(
-        mut self,
-        class: SlotClass,
-    ) -> Result<DestroyingQp<'d, P, T>, (Self, DestroyQpError)> {
-        self.check_queues();
-        if let Err(error) = self.object.check_destroy() {
-            return Err((self, error));
-        }
-        let mut destroying = DestroyingQp {
-            qp: Some(self),
-            class,
-        };
-        match destroying.step(None) {
-            Some(Err(failed)) => Err(failed),
-            _ => Ok(destroying),
-        }
+        Destroying::start(self.into_dyn(), SlotClass::Begun)
     }
 }
 
-impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
+impl<'d, P: Platform, Q: FromDyn<'d, P>> Destroying<'d, P, Q> {
+    /// Asks the firmware for it. What is begun leaves places in the command queue to other callers.
+    fn start(mut qp: DynQp<'d, P>, class: SlotClass) -> Result<Self, (Q, DestroyQpError)> {
+        qp.check_queues();
+        if let Err(error) = qp.object.check_destroy() {
+            return Err((Q::from_dyn(qp), error));
+        }
+        let mut destroying = Self {
+            qp: Some(qp),
+            class,
+            back: PhantomData,
+        };
+        match destroying.try_finish() {
+            Some(Err((kept, error))) => Err((kept, error)),
+            _ => Ok(destroying),
+        }
+    }
+
     /// `true` if it is gone; `None` while the firmware has not answered. If the firmware refuses, the QP comes back. Meanwhile
     /// the device has to be [polled](crate::Device::poll).
-    pub fn try_finish(&mut self) -> Option<Destroyed<Qp<'d, P, T>>> {
+    pub fn try_finish(&mut self) -> Option<Destroyed<Q>> {
         self.step(None)
     }
 
@@ -184,7 +239,7 @@ impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
         qp.is_some_and(|qp| qp.object.is_posted())
     }
 
-    fn step(&mut self, waker: Option<&Waker>) -> Option<Destroyed<Qp<'d, P, T>>> {
+    fn step(&mut self, waker: Option<&Waker>) -> Option<Destroyed<Q>> {
         let Some(qp) = &mut self.qp else {
             return Some(Ok(()));
         };
@@ -194,15 +249,15 @@ impl<'d, P: Platform, T: QpType> DestroyingQp<'d, P, T> {
                 Some(Ok(()))
             }
             Err(error) => {
-                let qp = self.qp.take()?;
+                let qp = Q::from_dyn(self.qp.take()?);
                 Some(Err((qp, DestroyQpError::Command(error))))
             }
         }
     }
 }
 
-impl<'d, P: Platform, T: QpType> Future for DestroyingQp<'d, P, T> {
-    type Output = Destroyed<Qp<'d, P, T>>;
+impl<'d, P: Platform, Q: FromDyn<'d, P>> Future for Destroying<'d, P, Q> {
+    type Output = Destroyed<Q>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut().step(Some(task.waker())) {
@@ -212,7 +267,7 @@ impl<'d, P: Platform, T: QpType> Future for DestroyingQp<'d, P, T> {
     }
 }
 
-impl<P: Platform, T: QpType> fmt::Debug for DestroyingQp<'_, P, T> {
+impl<P: Platform, Q> fmt::Debug for Destroying<'_, P, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DestroyingQp").field(&self.qp).finish()
     }

@@ -103,7 +103,7 @@ impl<'d, P: Platform> GsiSource<'d, P> {
             if let Err(error) = self.qp.try_finish_modify()? {
                 return Some(Err(error));
             }
-            let state = self.qp.object.state;
+            let state = self.qp.qp.object.state;
             let to = match state {
                 _ if self.restarts && state != QpState::Reset => QpState::Reset,
                 QpState::Reset => QpState::Init,
@@ -136,7 +136,7 @@ impl<'d, P: Platform> GsiSource<'d, P> {
 
     /// RESET → INIT, which is when the device takes the number, as Linux gives it (`__mlx5_ib_modify_qp`).
     fn start_init(&mut self) -> Result<(), ModifyError> {
-        let object = &mut self.qp.object;
+        let object = &mut self.qp.qp.object;
         let attr = QpAttr {
             pkey_index: self.pkey_index,
             port_num: 1,

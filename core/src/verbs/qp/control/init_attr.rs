@@ -99,6 +99,13 @@ impl<P: Platform> fmt::Debug for QpInitHandles<'_, P> {
 pub enum CreateQpError {
     /// A size is more than the device gives.
     Cap(CapError),
+    /// QPs of this type are created by another call: XRC targets by [`Xrcd::create_qp`](crate::Xrcd::create_qp), targets of
+    /// dynamic connections by [`Pd::create_dct`](crate::Pd::create_dct), raw packet QPs in an
+    /// [`EthernetDomain`](crate::EthernetDomain).
+    OtherCall {
+        /// The type.
+        kind: QpKind,
+    },
     /// CQs, SRQ and PD are not all of one device.
     OtherDevice,
     /// QPs of this type do not take an SRQ.
@@ -133,6 +140,9 @@ impl fmt::Display for CreateQpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cap(error) => error.fmt(f),
+            Self::OtherCall { kind } => {
+                write!(f, "a QP of type {kind:?} is created by another call")
+            }
             Self::OtherDevice => f.write_str("CQs, SRQ and PD are not all of one device"),
             Self::NoSrq { kind } => write!(f, "a QP of type {kind:?} does not take an SRQ"),
             Self::XrcSrq => f.write_str("the SRQ is one for XRC"),

@@ -22,14 +22,13 @@ use crate::types::qp::{QpKind, QpState};
 use crate::types::sge::Access;
 use crate::verbs::cq::deferred_destroy;
 use crate::verbs::qp::control::attr::{QpAttr, QueriedQp};
+use crate::verbs::qp::control::dyn_qp::DynQp;
 use crate::verbs::qp::control::object::{QpObject, Transit, UnderWay};
-use crate::verbs::qp::control::qp::Qp;
 use crate::verbs::qp::control::states::{self, QpAttrMask, TransitionError};
 use crate::verbs::qp::control::transition_commands::{
     given_bits, optional_bits, transition_command,
 };
 use crate::verbs::qp::queue::block::BlockLayout;
-use crate::verbs::qp::route::service::QpType;
 
 /// Why a QP was not modified. Its state is as before, unless a command went unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +68,7 @@ pub enum ModifyError {
     },
     /// One of the queues was swapped with another QP's (`mem::swap`), which may use it meanwhile.
     QueuesSwapped,
-    /// A transition is under way ([`Qp::start_modify`]).
+    /// A transition is under way ([`DynQp::start_modify`]).
     UnderWay,
     /// The firmware refused.
     Command(CommandError),
@@ -105,7 +104,7 @@ impl From<CommandError> for ModifyError {
     }
 }
 
-impl<P: Platform, T: QpType> Qp<'_, P, T> {
+impl<P: Platform> DynQp<'_, P> {
     /// Modifies attributes and state: `ibv_modify_qp`. Without `STATE` in `mask` the state stays. (A transition that was
     /// [started](Self::start_modify) is waited for first.)
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {

@@ -13,20 +13,20 @@ impl<P: Platform> Qp<'_, P, Ud> {
     /// The switches learn of it by other means (IGMP, MLD, the subnet manager).
     pub fn attach_mcast(&mut self, group: Gid) -> Result<(), CommandError> {
         let mut command = AttachToMcgIn::new();
-        command.set_qpn(self.object.qpn.number());
+        command.set_qpn(self.qp.object.qpn.number());
         *command.multicast_gid_mut() = group.0;
-        self.object.device.execute_no_output(&command)?;
-        self.object.groups += 1;
+        self.qp.object.device.execute_no_output(&command)?;
+        self.qp.object.groups += 1;
         Ok(())
     }
 
     /// Takes the QP out of a multicast group: `ibv_detach_mcast`.
     pub fn detach_mcast(&mut self, group: Gid) -> Result<(), CommandError> {
         let mut command = DetachFromMcgIn::new();
-        command.set_qpn(self.object.qpn.number());
+        command.set_qpn(self.qp.object.qpn.number());
         *command.multicast_gid_mut() = group.0;
-        self.object.device.execute_no_output(&command)?;
-        self.object.groups = self.object.groups.saturating_sub(1);
+        self.qp.object.device.execute_no_output(&command)?;
+        self.qp.object.groups = self.qp.object.groups.saturating_sub(1);
         Ok(())
     }
 }
