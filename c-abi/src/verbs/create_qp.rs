@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::mem::zeroed;
 use std::sync::Mutex;
 
-use bareverbs_node::verbs::{CqHandle, Gid, MwBind, Qp, QpCap, QpInitHandles, QpType, SrqHandle};
+use bareverbs_node::verbs::{Gid, MwBind, QpCap, QpInitHandles, QpKind, Ud};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{
@@ -21,11 +21,11 @@ use crate::ethernet::rss::RssQp;
 use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer, lock};
-use crate::process::hca::{Hca, P};
+use crate::process::hca::Hca;
 use crate::process::registry::take_out;
 use crate::verbs::context::{ContextObject, context};
 use crate::verbs::cq::cq;
-use crate::verbs::pd::{PdObject, pd};
+use crate::verbs::pd::pd;
 use crate::verbs::qp::{AnyQp, QpObject, qp};
 use crate::verbs::srq::srq;
 use crate::verbs::subject::Subject;
@@ -146,7 +146,7 @@ unsafe fn any_qp(
         let xrcd = unsafe { self::xrcd(xrcd) }?;
         context.check_owner(xrcd.c.context)?;
         *cap = QpCap::default();
-        return Ok(AnyQp::XrcRecv(xrcd.xrcd.create_qp()?));
+        return Ok(AnyQp::Verbs(xrcd.xrcd.create_qp()?.into_dyn()));
     }
     // SAFETY: the caller promises that all pointers are NULL or objects that were created here.
     let pd = unsafe { self::pd(pd) }?;
@@ -171,48 +171,33 @@ unsafe fn any_qp(
         context.check_owner(srq.c.context)?;
         Some(srq.handle()?)
     };
-    let sq_sig_all = attr.sq_sig_all != 0;
-    match attr.qp_type {
-        IBV_QPT_RC => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::Rc),
-        IBV_QPT_UC => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::Uc),
-        IBV_QPT_UD => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::Ud),
-        IBV_QPT_XRC_SEND => typed(pd, send_cq, recv_cq, srq, cap, sq_sig_all).map(AnyQp::XrcSend),
-        IBV_QPT_RAW_PACKET => {
-            let mut init = QpInitHandles {
-                send_cq,
-                recv_cq,
-                srq,
-                cap: *cap,
-                sq_sig_all,
-            };
-            let domain = context.frames.domain(context.hca.device)?;
-            let mut qp = RawQp::create(pd, domain, &mut init)?;
-            if strip_vlan && init.cap.max_recv_wr != 0 {
-                qp.qp.set_vlan_strip(true)?;
-            }
-            *cap = init.cap;
-            Ok(AnyQp::Raw(qp))
-        }
-        _ => Err(Errno::EOPNOTSUPP),
-    }
-}
-
-fn typed<T: QpType>(
-    pd: &PdObject,
-    send_cq: CqHandle<'static, P>,
-    recv_cq: CqHandle<'static, P>,
-    srq: Option<SrqHandle<'static, P>>,
-    cap: &mut QpCap,
-    sq_sig_all: bool,
-) -> Result<Qp<'static, P, T>> {
     let mut init = QpInitHandles {
         send_cq,
         recv_cq,
         srq,
         cap: *cap,
-        sq_sig_all,
+        sq_sig_all: attr.sq_sig_all != 0,
     };
-    let qp = pd.pd.create_qp_by_handles(&mut init)?;
+    let qp = match attr.qp_type {
+        IBV_QPT_RAW_PACKET => {
+            let domain = context.frames.domain(context.hca.device)?;
+            let mut qp = RawQp::create(pd, domain, &mut init)?;
+            if strip_vlan && init.cap.max_recv_wr != 0 {
+                qp.qp.set_vlan_strip(true)?;
+            }
+            AnyQp::Raw(qp)
+        }
+        of_type => {
+            let kind = match of_type {
+                IBV_QPT_RC => QpKind::Rc,
+                IBV_QPT_UC => QpKind::Uc,
+                IBV_QPT_UD => QpKind::Ud,
+                IBV_QPT_XRC_SEND => QpKind::XrcSend,
+                _ => return Err(Errno::EOPNOTSUPP),
+            };
+            AnyQp::Verbs(pd.pd.create_dyn_qp_by_handles(kind, &mut init)?)
+        }
+    };
     *cap = init.cap;
     Ok(qp)
 }
@@ -456,18 +441,23 @@ pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) 
     let gid = Gid(gid.raw);
     let mut groups = lock(&object.groups);
     let attached = groups.iter().position(|group| *group == gid);
-    object.with(|qp| match (qp, attach, attached) {
-        (AnyQp::Ud(_), true, Some(_)) => Ok(()),
-        (AnyQp::Ud(qp), true, None) => {
-            qp.attach_mcast(gid)?;
-            groups.push(gid);
-            Ok(())
+    object.with(|qp| {
+        let AnyQp::Verbs(qp) = qp else {
+            return Err(Errno::EINVAL);
+        };
+        let qp = qp.as_qp_mut::<Ud>().ok_or(Errno::EINVAL)?;
+        match (attach, attached) {
+            (true, Some(_)) => {}
+            (true, None) => {
+                qp.attach_mcast(gid)?;
+                groups.push(gid);
+            }
+            (false, Some(at)) => {
+                qp.detach_mcast(gid)?;
+                groups.swap_remove(at);
+            }
+            (false, None) => return Err(Errno::EINVAL),
         }
-        (AnyQp::Ud(qp), false, Some(at)) => {
-            qp.detach_mcast(gid)?;
-            groups.swap_remove(at);
-            Ok(())
-        }
-        _ => Err(Errno::EINVAL),
+        Ok(())
     })
 }

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
-    AhAttr, Gid, ModifyError, Qp, QpAttr, QpAttrMask, QpState, Qpn, Rc, RecvQueue, Tirn, Uc, Ud,
-    XrcRecv, XrcSend,
+    AhAttr, DynQp, Gid, ModifyError, QpAttr, QpAttrMask, QpState, QpType, Qpn, Rc, RecvQueue, Tirn,
+    Uc, Ud, XrcSend,
 };
 
 use crate::abi::objects::ibv_qp;
@@ -30,11 +30,7 @@ pub(crate) type PostSend =
 
 /// A QP of any type.
 pub(crate) enum AnyQp {
-    Rc(Qp<'static, P, Rc>),
-    Uc(Qp<'static, P, Uc>),
-    Ud(Qp<'static, P, Ud>),
-    XrcSend(Qp<'static, P, XrcSend>),
-    XrcRecv(Qp<'static, P, XrcRecv>),
+    Verbs(DynQp<'static, P>),
     Raw(RawQp),
     Rss(RssQp),
 }
@@ -43,11 +39,7 @@ pub(crate) enum AnyQp {
 macro_rules! any {
     ($qp:expr, $inner:ident => $call:expr) => {
         match $qp {
-            AnyQp::Rc($inner) => $call,
-            AnyQp::Uc($inner) => $call,
-            AnyQp::Ud($inner) => $call,
-            AnyQp::XrcSend($inner) => $call,
-            AnyQp::XrcRecv($inner) => $call,
+            AnyQp::Verbs($inner) => $call,
             AnyQp::Raw(RawQp { qp: $inner, .. }) => $call,
             AnyQp::Rss($inner) => $call,
         }
@@ -92,23 +84,13 @@ impl AnyQp {
     /// Its queues: first the send queue, which is of the QP's type.
     fn split(&mut self) -> (SendHalf, RecvHalf) {
         match self {
-            Self::Rc(qp) => {
-                let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), Some(recv.into()))
+            Self::Verbs(qp) => {
+                let send = send_half::<Rc>(qp)
+                    .or_else(|| send_half::<Uc>(qp))
+                    .or_else(|| send_half::<Ud>(qp))
+                    .or_else(|| send_half::<XrcSend>(qp));
+                (send, Some(qp.recv_queue().into()))
             }
-            Self::Uc(qp) => {
-                let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), Some(recv.into()))
-            }
-            Self::Ud(qp) => {
-                let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), Some(recv.into()))
-            }
-            Self::XrcSend(qp) => {
-                let (send, recv) = qp.split();
-                (Some(NonNull::from(send).cast()), Some(recv.into()))
-            }
-            Self::XrcRecv(qp) => (None, Some(qp.recv_queue().into())),
             Self::Raw(RawQp { qp, .. }) => {
                 let (send, recv) = qp.split();
                 (Some(NonNull::from(send).cast()), Some(recv.into()))
@@ -116,6 +98,12 @@ impl AnyQp {
             Self::Rss(_) => (None, None),
         }
     }
+}
+
+/// The send queue, if the QP is of this type.
+fn send_half<T: QpType>(qp: &mut DynQp<'static, P>) -> SendHalf {
+    qp.send_queue::<T>()
+        .map(|queue| NonNull::from(queue).cast())
 }
 
 /// The send queue of a QP: a `SendQueue` of the QP's type, which those functions know that are made for the type. A target of
@@ -219,21 +207,9 @@ impl QpObject {
                 rss.destroy();
                 Ok(())
             }
-            AnyQp::Rc(inner) => inner
+            AnyQp::Verbs(inner) => inner
                 .destroy()
-                .map_err(|(kept, error)| (AnyQp::Rc(kept), error)),
-            AnyQp::Uc(inner) => inner
-                .destroy()
-                .map_err(|(kept, error)| (AnyQp::Uc(kept), error)),
-            AnyQp::Ud(inner) => inner
-                .destroy()
-                .map_err(|(kept, error)| (AnyQp::Ud(kept), error)),
-            AnyQp::XrcSend(inner) => inner
-                .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcSend(kept), error)),
-            AnyQp::XrcRecv(inner) => inner
-                .destroy()
-                .map_err(|(kept, error)| (AnyQp::XrcRecv(kept), error)),
+                .map_err(|(kept, error)| (AnyQp::Verbs(kept), error)),
         };
         match destroyed {
             Ok(()) => {
