@@ -13,7 +13,7 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, IdState, IdType, UDP_QKEY};
-use crate::rdma::verbs::objects::{Endpoint, IdQp, KeptInit, PdOf, QpInit};
+use crate::rdma::verbs::objects::{Endpoint, KeptInit, PdOf, QpInit};
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// Creates the QP of an id (`rdma_create_qp`) and moves it to INIT, so that receives can be posted; a UD QP to RTS, with
@@ -191,58 +191,37 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id for connections (`id->qp`, `id->send_cq`, `id->recv_cq`).
     pub fn endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match slot.objects.qp.as_mut() {
-            Some(IdQp::Ud(_)) => Err(RdmaError::WrongPortSpace {
-                call: "endpoint",
-                port_space: slot.port_space,
+        match slot.objects.endpoint()? {
+            Some(endpoint) => Ok(endpoint),
+            None => Err(match slot.id_type {
+                IdType::Ud => RdmaError::WrongPortSpace {
+                    call: "endpoint",
+                    port_space: slot.port_space,
+                },
+                id_type => RdmaError::WrongType {
+                    call: "endpoint",
+                    id_type,
+                },
             }),
-            Some(IdQp::Uc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => Err(RdmaError::WrongType {
-                call: "endpoint",
-                id_type: slot.id_type,
-            }),
-            Some(IdQp::Rc(qp)) => Ok(Endpoint {
-                qp,
-                send_cq: slot.objects.send_cq.as_mut(),
-                recv_cq: slot.objects.recv_cq.as_mut(),
-            }),
-            None => Err(RdmaError::NoQp),
         }
     }
 
     /// The verbs objects of an id for unreliable connections.
     pub fn uc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Uc>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match slot.objects.qp.as_mut() {
-            Some(IdQp::Uc(qp)) => Ok(Endpoint {
-                qp,
-                send_cq: slot.objects.send_cq.as_mut(),
-                recv_cq: slot.objects.recv_cq.as_mut(),
-            }),
-            Some(_) => Err(RdmaError::WrongType {
-                call: "uc_endpoint",
-                id_type: slot.id_type,
-            }),
-            None => Err(RdmaError::NoQp),
-        }
+        slot.objects.endpoint()?.ok_or(RdmaError::WrongType {
+            call: "uc_endpoint",
+            id_type: slot.id_type,
+        })
     }
 
     /// The verbs objects of an id for datagrams.
     pub fn ud_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, Ud>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match slot.objects.qp.as_mut() {
-            Some(IdQp::Rc(_) | IdQp::Uc(_) | IdQp::XrcSend(_) | IdQp::XrcRecv(_)) => {
-                Err(RdmaError::WrongPortSpace {
-                    call: "ud_endpoint",
-                    port_space: slot.port_space,
-                })
-            }
-            Some(IdQp::Ud(qp)) => Ok(Endpoint {
-                qp,
-                send_cq: slot.objects.send_cq.as_mut(),
-                recv_cq: slot.objects.recv_cq.as_mut(),
-            }),
-            None => Err(RdmaError::NoQp),
-        }
+        slot.objects.endpoint()?.ok_or(RdmaError::WrongPortSpace {
+            call: "ud_endpoint",
+            port_space: slot.port_space,
+        })
     }
 
     /// The PD of an id's QP (`id->pd`), or of its SRQ.

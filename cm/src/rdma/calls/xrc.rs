@@ -11,24 +11,16 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::CmId;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::objects::{Endpoint, IdQp};
+use crate::rdma::verbs::objects::Endpoint;
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The verbs objects of an id that connects an initiator. Its work requests each name an SRQ of the other end, so that
     /// they are posted here and not by [`post_send`](Self::post_send).
     pub fn xrc_endpoint(&mut self, id: CmId) -> Result<Endpoint<'_, 'd, P, XrcSend>, RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        match slot.objects.qp.as_mut() {
-            Some(IdQp::XrcSend(qp)) => Ok(Endpoint {
-                qp,
-                send_cq: slot.objects.send_cq.as_mut(),
-                recv_cq: None,
-            }),
-            Some(_) => Err(RdmaError::WrongType {
-                call: "xrc_endpoint",
-                id_type: slot.id_type,
-            }),
-            None => Err(RdmaError::NoQp),
-        }
+        slot.objects.endpoint()?.ok_or(RdmaError::WrongType {
+            call: "xrc_endpoint",
+            id_type: slot.id_type,
+        })
     }
 }

@@ -11,7 +11,6 @@ use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::errno;
 use crate::rdma::types::{EventType, IdState};
-use crate::rdma::verbs::objects::IdQp;
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Looks at the last keep-alive of each connection whose next one is due, and posts that.
@@ -49,7 +48,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
 /// Posts the next keep-alive, unless the last one is still under way. Returns false if the QP has failed.
 fn is_alive<P: Platform>(slot: &mut IdSlot<'_, P>) -> bool {
-    let Some(IdQp::Rc(qp)) = slot.objects.qp.as_mut() else {
+    let Some(qp) = slot.objects.qp.as_rc() else {
         return true;
     };
     if let Some(cq) = &mut slot.objects.send_cq {

@@ -13,7 +13,7 @@ use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::ending::Progress;
 use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
+use crate::rdma::verbs::objects::{KeptInit, PdOf};
 use crate::rdma::verbs::pool::{Kept, PooledQp, QpPool};
 
 impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
@@ -43,7 +43,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
     /// released.
     pub(crate) fn plan_recycling(&mut self, now: Duration, index: usize) -> bool {
         let slot = &mut self.ids[index];
-        let QpOf::Made(IdQp::Rc(qp)) = &slot.objects.qp else {
+        let Some(qp) = slot.objects.qp.as_rc() else {
             return false;
         };
         if !self.pool.has_room()
@@ -79,9 +79,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         loop {
             let slot = &mut self.ids[index];
             let step = slot.work.recycle?;
-            let QpOf::Made(IdQp::Rc(qp)) = &mut slot.objects.qp else {
-                return None;
-            };
+            let qp = slot.objects.qp.as_rc()?;
             match (qp.try_finish_modify(), step) {
                 (None, _) => return Some(Progress::Posted),
                 // Whatever was under way before, RESET ends it.
@@ -123,7 +121,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         if !usable || !self.pool.has_room() {
             return false;
         }
-        let (Some(IdQp::Rc(qp)), Some(pd)) = (objects.qp.take(), objects.pd.take()) else {
+        let (Some(qp), Some(pd)) = (objects.qp.take(), objects.pd.take()) else {
             return false;
         };
         let kept = Kept {
@@ -162,7 +160,7 @@ impl<'s, 'd, P: Platform, R: Resolver> RdmaCm<'s, 'd, P, R> {
         slot.objects.pd = Some(pd);
         slot.objects.send_cq = kept.send_cq;
         slot.objects.recv_cq = kept.recv_cq;
-        slot.objects.qp = QpOf::Made(IdQp::Rc(kept.qp));
+        slot.objects.qp = QpOf::Made(kept.qp);
         drop(kept.pd);
         self.ids.enter_qpn(index);
         if other_partition {

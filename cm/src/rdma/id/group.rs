@@ -4,13 +4,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
+use bareverbs_core::qp::{DynQp, Ud};
 use bareverbs_core::{Platform, RoceVersion};
 
 use crate::ip::multicast_mac;
 use crate::rdma::resolver::{Membership, Neighbour};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::{CmId, PortSpace, UDP_QKEY};
-use crate::rdma::verbs::objects::IdQp;
 use crate::rdma::verbs::owned::Objects;
 
 /// The membership bit of a P_Key: full members receive from limited ones, and the other way round.
@@ -52,9 +52,9 @@ impl GroupSlot {
     };
 
     /// Takes a QP out of the group.
-    pub(crate) fn detach<P: Platform>(&mut self, qp: Option<&mut IdQp<'_, P>>) {
+    pub(crate) fn detach<P: Platform>(&mut self, qp: Option<&mut DynQp<'_, P>>) {
         if core::mem::take(&mut self.attached)
-            && let Some(IdQp::Ud(qp)) = qp
+            && let Some(qp) = qp.and_then(DynQp::as_qp_mut::<Ud>)
             && let Err(error) = qp.detach_mcast(self.path.dgid)
         {
             log::warn!("a QP could not be taken out of {}: {error}", self.group);
@@ -71,8 +71,8 @@ impl Default for GroupSlot {
 impl<P: Platform> Objects<'_, P> {
     /// Lets the QP, if there is one, receive what is sent to a group.
     pub(crate) fn attach(&mut self, slot: &GroupSlot) -> Result<bool, RdmaError> {
-        match self.qp.as_mut() {
-            Some(IdQp::Ud(qp)) if !slot.send_only => {
+        match self.qp.as_mut().and_then(DynQp::as_qp_mut::<Ud>) {
+            Some(qp) if !slot.send_only => {
                 qp.attach_mcast(slot.path.dgid)?;
                 Ok(true)
             }

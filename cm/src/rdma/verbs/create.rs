@@ -9,8 +9,6 @@ use bareverbs_core::qp::QpKind;
 use crate::rdma::types::IdType;
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::hca::Hca;
-#[cfg(feature = "xrc")]
-use crate::rdma::verbs::kinds::CreatingIdQp;
 use crate::rdma::verbs::making::{Making, QpOf};
 use crate::rdma::verbs::objects::KeptInit;
 use crate::rdma::verbs::owned::Objects;
@@ -29,7 +27,7 @@ impl<'d, P: Platform> Hca<'d, P> {
             #[cfg(feature = "xrc")]
             IdType::XrcRecv => {
                 let xrcd = self.xrcd_for(objects, init.xrcd)?;
-                let creating = CreatingIdQp::start_target(xrcd.get())?;
+                let creating = xrcd.get().start_create_dyn_qp()?;
                 init.cap = QpCap::default();
                 objects.qp = QpOf::Making(Making::of(creating));
                 objects.xrcd = Some(xrcd);

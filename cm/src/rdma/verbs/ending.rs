@@ -3,7 +3,6 @@
 use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
 
-use crate::rdma::verbs::kinds::DestroyingIdQp;
 use crate::rdma::verbs::making::QpOf;
 use crate::rdma::verbs::owned::Objects;
 
@@ -26,7 +25,8 @@ impl<'d, P: Platform> Objects<'d, P> {
             let posted = match &mut self.qp {
                 QpOf::Ending(qp) => match qp.try_finish() {
                     None => qp.is_posted(),
-                    Some(()) => {
+                    // What the firmware refuses is tried once more, dropped, and says so.
+                    Some(_) => {
                         self.qp = QpOf::None;
                         continue;
                     }
@@ -57,7 +57,7 @@ impl<'d, P: Platform> Objects<'d, P> {
                         false => recv_cq.take(),
                     };
                     if let Some(qp) = self.qp.take() {
-                        if let Some(ending) = DestroyingIdQp::start(qp) {
+                        if let Ok(ending) = qp.start_destroy() {
                             self.qp = QpOf::Ending(ending);
                         }
                     } else if let Some(cq) = self.send_cq.take().or_else(|| own(&mut self.recv_cq))

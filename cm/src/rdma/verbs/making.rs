@@ -2,13 +2,15 @@
 
 use bareverbs_core::cq::{Cq, CqError, CqInit, CreatingCq, DestroyingCq};
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{CreateQpError, QpCap, QpInitHandles, QpKind, queue_sizes};
+use bareverbs_core::qp::{
+    CreateQpError, CreatingDynQp, DestroyingDynQp, DynQp, Qp, QpCap, QpInitHandles, QpKind, Rc,
+    queue_sizes,
+};
 use bareverbs_core::srq::SrqHandle;
 use bareverbs_core::{Device, Platform};
 
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::verbs::kinds::{CreatingIdQp, DestroyingIdQp};
-use crate::rdma::verbs::objects::{IdQp, KeptInit, PdOf};
+use crate::rdma::verbs::objects::{KeptInit, PdOf};
 
 /// Attributes that `create_ep` keeps for the connections of a listener.
 #[derive(Debug)]
@@ -26,25 +28,30 @@ pub(crate) enum QpOf<'d, P: Platform> {
     /// The one that was begun could not be made, and no call has returned the error yet.
     Failed(RdmaError),
     Making(Making<'d, P>),
-    Made(IdQp<'d, P>),
+    Made(DynQp<'d, P>),
     /// The id is gone, or the QP could not be made.
-    Ending(DestroyingIdQp<'d, P>),
+    Ending(DestroyingDynQp<'d, P>),
     EndingCq(DestroyingCq<'d, P>),
 }
 
 impl<'d, P: Platform> QpOf<'d, P> {
-    pub(crate) const fn as_ref(&self) -> Option<&IdQp<'d, P>> {
+    pub(crate) const fn as_ref(&self) -> Option<&DynQp<'d, P>> {
         match self {
             Self::Made(qp) => Some(qp),
             _ => None,
         }
     }
 
-    pub(crate) const fn as_mut(&mut self) -> Option<&mut IdQp<'d, P>> {
+    pub(crate) const fn as_mut(&mut self) -> Option<&mut DynQp<'d, P>> {
         match self {
             Self::Made(qp) => Some(qp),
             _ => None,
         }
+    }
+
+    /// The QP if it is there and of type RC.
+    pub(crate) fn as_rc(&mut self) -> Option<&mut Qp<'d, P, Rc>> {
+        self.as_mut()?.as_qp_mut()
     }
 
     pub(crate) const fn is_made(&self) -> bool {
@@ -61,7 +68,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
     }
 
     /// Takes a QP that is there.
-    pub(crate) fn take(&mut self) -> Option<IdQp<'d, P>> {
+    pub(crate) fn take(&mut self) -> Option<DynQp<'d, P>> {
         match core::mem::replace(self, Self::None) {
             Self::Made(qp) => Some(qp),
             other => {
@@ -71,7 +78,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
         }
     }
 
-    pub(crate) fn put(&mut self, qp: Option<IdQp<'d, P>>) {
+    pub(crate) fn put(&mut self, qp: Option<DynQp<'d, P>>) {
         *self = qp.map_or(Self::None, Self::Made);
     }
 }
@@ -92,7 +99,7 @@ enum Step<'d, P: Platform> {
         takes_own: bool,
     },
     Qp {
-        qp: CreatingIdQp<'d, P>,
+        qp: CreatingDynQp<'d, P>,
         takes_own: bool,
     },
 }
@@ -108,7 +115,7 @@ enum CqOf<'d, P: Platform> {
 impl<'d, P: Platform> Making<'d, P> {
     /// Goes on with a QP that needs no CQs.
     #[cfg(feature = "xrc")]
-    pub(crate) const fn of(qp: CreatingIdQp<'d, P>) -> Self {
+    pub(crate) const fn of(qp: CreatingDynQp<'d, P>) -> Self {
         let takes_own = false;
         Making(Step::Qp { qp, takes_own })
     }
@@ -159,7 +166,7 @@ impl<'d, P: Platform> Making<'d, P> {
         &mut self,
         pd: Option<&PdOf<'d, P>>,
         own: [&mut Option<Cq<'d, P>>; 2],
-    ) -> Option<Result<IdQp<'d, P>, RdmaError>> {
+    ) -> Option<Result<DynQp<'d, P>, RdmaError>> {
         if let Step::Cqs {
             kind,
             cqs,
@@ -236,7 +243,7 @@ fn start<'d, P: Platform>(
     kind: QpKind,
     pd: &PdOf<'d, P>,
     init: &KeptInit<'d, P>,
-) -> Result<(CreatingIdQp<'d, P>, QpCap), RdmaError> {
+) -> Result<(CreatingDynQp<'d, P>, QpCap), RdmaError> {
     let send_cq = init.send_cq.clone();
     let recv_cq = match kind {
         // It is not looked at.
@@ -253,6 +260,8 @@ fn start<'d, P: Platform>(
         cap: init.cap,
         sq_sig_all: init.sq_sig_all,
     };
-    let qp = CreatingIdQp::start(kind, pd.get(), &mut handles)?;
+    let qp = pd
+        .get()
+        .start_create_dyn_qp_by_handles(kind, &mut handles)?;
     Ok((qp, handles.cap))
 }

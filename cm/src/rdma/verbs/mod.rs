@@ -3,7 +3,6 @@
 mod create;
 pub(crate) mod ending;
 pub(crate) mod hca;
-pub(crate) mod kinds;
 pub(crate) mod making;
 pub(crate) mod objects;
 pub(crate) mod owned;

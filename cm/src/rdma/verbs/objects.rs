@@ -1,14 +1,11 @@
 //! The verbs objects of an id, and what they are made from.
 
+use bareverbs_core::Platform;
 use bareverbs_core::cq::{Cq, CqHandle};
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{
-    ModifyError, Qp, QpAttr, QpAttrMask, QpCap, QpState, QpType, Rc, RecvQueue, Uc, Ud, XrcRecv,
-    XrcSend,
-};
+use bareverbs_core::qp::{Qp, QpCap, QpType, Rc};
 use bareverbs_core::srq::{Srq, SrqAttr, SrqHandle};
 use bareverbs_core::xrc::Xrcd;
-use bareverbs_core::{Platform, Qpn};
 
 use crate::rdma::types::extended::ExtendedAttribute;
 
@@ -122,86 +119,6 @@ impl<'d, P: Platform> QpInit<'_, 'd, P> {
             xrcd: None,
             cap: self.cap,
             sq_sig_all: self.sq_sig_all,
-        }
-    }
-}
-
-/// The QP of an id; its type decides which.
-#[derive(Debug)]
-#[cfg_attr(
-    not(all(feature = "datagrams", feature = "uc", feature = "xrc")),
-    expect(dead_code, reason = "this build makes no QPs of some types")
-)]
-pub(crate) enum IdQp<'d, P: Platform> {
-    Rc(Qp<'d, P, Rc>),
-    Uc(Qp<'d, P, Uc>),
-    Ud(Qp<'d, P, Ud>),
-    XrcSend(Qp<'d, P, XrcSend>),
-    XrcRecv(Qp<'d, P, XrcRecv>),
-}
-
-impl<'d, P: Platform> IdQp<'d, P> {
-    pub(crate) fn qpn(&self) -> Qpn {
-        match self {
-            Self::Rc(qp) => qp.qpn(),
-            Self::Uc(qp) => qp.qpn(),
-            Self::Ud(qp) => qp.qpn(),
-            Self::XrcSend(qp) => qp.qpn(),
-            Self::XrcRecv(qp) => qp.qpn(),
-        }
-    }
-
-    pub(crate) fn has_srq(&self) -> bool {
-        match self {
-            Self::Rc(qp) => qp.has_srq(),
-            Self::Uc(qp) => qp.has_srq(),
-            Self::Ud(qp) => qp.has_srq(),
-            Self::XrcSend(qp) => qp.has_srq(),
-            Self::XrcRecv(qp) => qp.has_srq(),
-        }
-    }
-
-    pub(crate) fn state(&self) -> QpState {
-        match self {
-            Self::Rc(qp) => qp.state(),
-            Self::Uc(qp) => qp.state(),
-            Self::Ud(qp) => qp.state(),
-            Self::XrcSend(qp) => qp.state(),
-            Self::XrcRecv(qp) => qp.state(),
-        }
-    }
-
-    pub(crate) fn start_modify(
-        &mut self,
-        attr: &QpAttr,
-        mask: QpAttrMask,
-    ) -> Result<(), ModifyError> {
-        match self {
-            Self::Rc(qp) => qp.start_modify(attr, mask),
-            Self::Uc(qp) => qp.start_modify(attr, mask),
-            Self::Ud(qp) => qp.start_modify(attr, mask),
-            Self::XrcSend(qp) => qp.start_modify(attr, mask),
-            Self::XrcRecv(qp) => qp.start_modify(attr, mask),
-        }
-    }
-
-    pub(crate) fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
-        match self {
-            Self::Rc(qp) => qp.try_finish_modify(),
-            Self::Uc(qp) => qp.try_finish_modify(),
-            Self::Ud(qp) => qp.try_finish_modify(),
-            Self::XrcSend(qp) => qp.try_finish_modify(),
-            Self::XrcRecv(qp) => qp.try_finish_modify(),
-        }
-    }
-
-    pub(crate) fn recv_queue(&mut self) -> &mut RecvQueue<'d> {
-        match self {
-            Self::Rc(qp) => qp.recv_queue(),
-            Self::Uc(qp) => qp.recv_queue(),
-            Self::Ud(qp) => qp.recv_queue(),
-            Self::XrcSend(qp) => qp.recv_queue(),
-            Self::XrcRecv(qp) => qp.recv_queue(),
         }
     }
 }

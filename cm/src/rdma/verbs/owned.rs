@@ -4,12 +4,13 @@ use core::task::{Context, Poll};
 
 use bareverbs_core::Platform;
 use bareverbs_core::cq::{Completion, Cq};
+use bareverbs_core::qp::{QpKind, QpType};
 use bareverbs_core::srq::SrqError;
 use bareverbs_core::wc::{Wc, WcStatus};
 
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::verbs::making::QpOf;
-use crate::rdma::verbs::objects::{IdQp, IdSrq, PdOf, XrcdOf};
+use crate::rdma::verbs::objects::{Endpoint, IdSrq, PdOf, XrcdOf};
 
 /// A CQ of an id.
 #[derive(Debug, Clone, Copy)]
@@ -53,14 +54,25 @@ impl<'d, P: Platform> Objects<'d, P> {
             }
             _ => return false,
         };
-        let own = match qp {
-            IdQp::Rc(_) | IdQp::Uc(_) | IdQp::Ud(_) => {
-                own_pd && self.send_cq.is_some() && self.recv_cq.is_some()
-            }
-            IdQp::XrcSend(_) => own_pd && self.send_cq.is_some(),
-            IdQp::XrcRecv(_) => matches!(self.xrcd, Some(XrcdOf::Default(_))),
+        let own = match qp.kind() {
+            QpKind::XrcSend => own_pd && self.send_cq.is_some(),
+            QpKind::XrcRecv => matches!(self.xrcd, Some(XrcdOf::Default(_))),
+            _ => own_pd && self.send_cq.is_some() && self.recv_cq.is_some(),
         };
         own && self.srq.is_none()
+    }
+
+    /// QP and CQs, for work without the manager; `None` if the QP is of another type.
+    #[inline]
+    pub(crate) fn endpoint<T: QpType>(
+        &mut self,
+    ) -> Result<Option<Endpoint<'_, 'd, P, T>>, RdmaError> {
+        let qp = self.qp.as_mut().ok_or(RdmaError::NoQp)?;
+        Ok(qp.as_qp_mut().map(|qp| Endpoint {
+            qp,
+            send_cq: self.send_cq.as_mut(),
+            recv_cq: self.recv_cq.as_mut(),
+        }))
     }
 
     /// Returns `true` if there is a QP, or will be.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use bareverbs_core::Platform;
 use bareverbs_core::cq::Cq;
 use bareverbs_core::pd::Pd;
-use bareverbs_core::qp::{Qp, QpCap, QpInitHandles, Rc};
+use bareverbs_core::qp::{DynQp, QpCap, QpInitHandles};
 
 use crate::rdma::types::id::NIL;
 use crate::rdma::verbs::objects::{KeptInit, PdOf};
@@ -44,7 +44,7 @@ impl<P: Platform> Default for PooledQp<'_, P> {
 #[derive(Debug)]
 pub(crate) struct Kept<'d, P: Platform> {
     // In the order in which they have to be destroyed.
-    pub(crate) qp: Qp<'d, P, Rc>,
+    pub(crate) qp: DynQp<'d, P>,
     pub(crate) send_cq: Option<Cq<'d, P>>,
     pub(crate) recv_cq: Option<Cq<'d, P>>,
     pub(crate) pd: PdOf<'d, P>,
