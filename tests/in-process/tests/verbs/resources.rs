@@ -4,7 +4,7 @@ use bareverbs_core::firmware_cmds::opcode::Opcode;
 use bareverbs_core::firmware_cmds::values::{DctState, QueueState};
 use bareverbs_core::qp::transition;
 use bareverbs_core::{
-    CqInit, Dci, Dct, DctInitAttr, Gsi, Mtu, Qp, QpAttr, QpAttrMask, QpInitAttr, QpKind,
+    CqInit, Dci, Dct, DctInitAttr, DynQp, Gsi, Mtu, Qp, QpAttr, QpAttrMask, QpInitAttr, QpKind,
     QpResource, QpState, QpType, Qpn, RawPacketQp, Rc, ResourceState, Srq, SrqAttr, Uc, Ud,
     WcOpcode, XrcRecv, XrcSend,
 };
@@ -33,11 +33,11 @@ impl<T: QpType> Made for Qp<'_, Seam, T> {
     }
 
     fn qpn(&self) -> Qpn {
-        self.qpn()
+        DynQp::qpn(self)
     }
 
     fn state(&self) -> QpState {
-        self.state()
+        DynQp::state(self)
     }
 
     fn go(&mut self, attr: &QpAttr, mask: QpAttrMask) {
