@@ -44,7 +44,7 @@ impl<P: Platform> CompressedForwarder<'_, P> {
     /// As [`Forwarder::forward`]; of a session that begins in the burst all frames are taken.
     ///
     /// # Errors
-    /// Those of [`Forwarder::forward`].
+    /// It fails as [`Forwarder::forward`] does.
     #[inline]
     pub fn forward(&mut self) -> Result<u32, ForwardError> {
         let lane = &mut self.0;
@@ -71,7 +71,7 @@ impl<P: Platform> CompressedForwarder<'_, P> {
     /// Destroys the lane: [`Forwarder::destroy`].
     ///
     /// # Errors
-    /// Those of [`Forwarder::destroy`].
+    /// It fails as [`Forwarder::destroy`] does.
     pub fn destroy(self) -> Result<(), CommandError> {
         self.0.destroy()
     }

@@ -300,13 +300,13 @@ pub trait Resolver {
     /// The part that finds neighbours.
     fn neighbours(&self) -> &Self::Neighbours;
 
-    /// The same, to be asked.
+    /// Lends the part that finds neighbours, for calls that change it.
     fn neighbours_mut(&mut self) -> &mut Self::Neighbours;
 
     /// The part that asks subnet administration.
     fn subnet(&self) -> &Self::Subnet;
 
-    /// The same, to be asked.
+    /// Lends the part that asks subnet administration, for calls that change it.
     fn subnet_mut(&mut self) -> &mut Self::Subnet;
 }
 

@@ -128,7 +128,7 @@ impl<'d, P: Platform> Xrcd<'d, P> {
         self.begin_qp(SlotClass::Begun).map(Creating::of)
     }
 
-    /// The same with its type as a value.
+    /// Begins to create one whose type is a value, and waits for nothing.
     pub fn start_create_dyn_qp(&self) -> Result<CreatingDynQp<'d, P>, CreateQpError> {
         self.begin_qp(SlotClass::Begun).map(Creating::of)
     }

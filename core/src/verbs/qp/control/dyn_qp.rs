@@ -34,13 +34,13 @@ use bareverbs_firmware_cmds::wqe::{ControlFlags, completion};
 /// learns the type while it runs creates it with [`Pd::create_dyn_qp`], keeps it like this, and asks for the queue
 /// of the type that it posts to ([`send_queue`](Self::send_queue)).
 pub struct DynQp<'d, P: Platform> {
-    /// Stands for a queue of the QP's type: [`queue_of`].
+    /// Holds the place of a queue of the QP's type: [`queue_of`].
     pub(in crate::verbs::qp) sq: SendQueue<'d, P, Rc>,
     pub(in crate::verbs::qp) rq: RecvQueue<'d>,
     pub(in crate::verbs::qp) object: QpObject<'d, P>,
 }
 
-/// The same memory as a send queue of the type that the QP is of.
+/// Lends the send queue as one of the type that the QP is of.
 #[inline(always)]
 pub(in crate::verbs::qp) fn queue_of<'q, 'd, P: Platform, T: QpType>(
     queue: &'q mut SendQueue<'d, P, Rc>,

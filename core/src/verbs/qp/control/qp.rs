@@ -43,7 +43,7 @@ pub struct Qp<'d, P: Platform, T: QpType> {
 }
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
-    /// The same with its type known. It is of this type.
+    /// Takes a QP that is of this type for a QP of a known type.
     #[inline(always)]
     pub(in crate::verbs::qp) fn of(qp: DynQp<'d, P>) -> Self {
         debug_assert!(qp.kind() == T::KIND, "a QP of another type");

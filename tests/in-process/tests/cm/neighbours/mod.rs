@@ -45,7 +45,7 @@ fn neighbours(device: Driver) -> Neighbours {
     neighbours_of(device, 1)
 }
 
-/// The same with this seed.
+/// Makes neighbour discovery whose random numbers begin with this seed.
 fn neighbours_of(device: Driver, seed: u64) -> Neighbours {
     let memory = keep(ip::Resources::<
         ip::Addresses<8>,
