@@ -19,6 +19,9 @@ const END: Duration = Duration::from_secs(60);
 /// The interval at which a process is looked at.
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// The most lines that are shown of each program of a scenario that failed.
+const LAST_LINES: usize = 12;
+
 /// Where the programs are.
 pub(super) struct Place<'a> {
     pub(super) bundle: &'a Bundle,
@@ -110,6 +113,9 @@ impl Place<'_> {
         for fault in &faults {
             println!("    {fault}");
         }
+        if !faults.is_empty() {
+            self.show_ends(name);
+        }
         outcome.check(faults.is_empty(), || {
             format!(
                 "{name}: {} (logs: {}/{name}.*)",
@@ -119,6 +125,18 @@ impl Place<'_> {
         });
         println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
         outcome
+    }
+
+    /// Shows the last lines that the programs of a scenario printed.
+    pub(super) fn show_ends(&self, name: &str) {
+        for side in [Side::Server, Side::Client] {
+            let printed = fs::read(self.logs.join(format!("{name}.{side}"))).unwrap_or_default();
+            let printed = String::from_utf8_lossy(&printed);
+            let lines: Vec<&str> = printed.lines().collect();
+            for line in &lines[lines.len().saturating_sub(LAST_LINES)..] {
+                println!("    {side}: {line}");
+            }
+        }
     }
 
     /// Runs the programs to their ends: exit status and output of each.
@@ -193,7 +211,10 @@ impl Place<'_> {
             .iter()
             .map(|word| self.fill_in(word, port))
             .collect();
-        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let mut command: Vec<&str> = command.iter().map(String::as_str).collect();
+        if command[0].starts_with("ib_") && !command.contains(&"-u") {
+            command.splice(1..1, PATIENT);
+        }
         self.start_as(scenario.name, side, scenario.options, &command)
     }
 
@@ -304,6 +325,10 @@ impl Place<'_> {
         }
     }
 }
+
+/// The time-out of perftest's connections is 67 ms otherwise, which ends them after half a second in which a busy machine runs
+/// one of two processes only. This one is 537 ms.
+const PATIENT: [&str; 2] = ["-u", "17"];
 
 /// The line that perftest prints with `-R` where its second connection comes before its server listens for it: the first one was
 /// the hand-shake, and nothing makes the client wait. The reason in the REJ is that there is no listener (IBTA volume 1, chapter

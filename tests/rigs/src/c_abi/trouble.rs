@@ -94,7 +94,7 @@ const LOSSES: &[Loss] = &[
 
 /// So many bytes are more than the requests by which the two find each other.
 const UNDER_WAY: u64 = 1 << 20;
-/// The time-out of `ib_write_bw` is 67 ms, and it tries eight times.
+/// With `-u 14`, the time-out is 67 ms, and `ib_write_bw` tries eight times.
 const NOTICED_AFTER: Duration = Duration::from_secs(30);
 
 /// All names, for the command line.
@@ -124,6 +124,9 @@ pub(super) fn run(place: &Place<'_>, is_named: impl Fn(&str) -> bool) -> Result<
     }
     for loss in LOSSES.iter().filter(|loss| is_named(loss.name)) {
         let why = lose(place, loss);
+        if why.is_err() {
+            place.show_ends(loss.name);
+        }
         outcome.check(why.is_ok(), || {
             format!(
                 "{}: {} (logs: {}/{}.*)",
@@ -168,8 +171,17 @@ fn lose(place: &Place<'_>, loss: &Loss) -> Result<(), String> {
     let begun = Instant::now();
     let scenario = |options| Scenario {
         name: loss.name,
-        server: &["ib_write_bw", "-n", "1000000", "-p", "{port}"],
-        client: &["ib_write_bw", "-n", "1000000", "-p", "{port}", "localhost"],
+        server: &["ib_write_bw", "-u", "14", "-n", "1000000", "-p", "{port}"],
+        client: &[
+            "ib_write_bw",
+            "-u",
+            "14",
+            "-n",
+            "1000000",
+            "-p",
+            "{port}",
+            "localhost",
+        ],
         ready: Ready::Tcp,
         options,
         says: &[],

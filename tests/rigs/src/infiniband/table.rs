@@ -21,6 +21,10 @@ const MACHINES: Boot = Boot {
     ..BOOT
 };
 
+/// IPoIB's words for an answer with a status other than 0.
+const REFUSED_JOIN: &str = "multicast join failed for ff12:401b:";
+const NEW_MANAGER: &str = "a manager that has just begun refuses members whose partitions it has not set up yet; the interface asks again";
+
 /// Two switches with two cables between them.
 const TWO_SWITCHES: &[&str] = &[
     "--port-type",
@@ -52,11 +56,19 @@ pub(super) const ALL: &[Scenario] = &[
                 ("interface", "mtu 4092"),
                 ("two identifiers", "LMC: 1"),
             ],
-            driver_may_warn: &[(
-                "interfaces gone",
-                "dev_queue_xmit failed to re-queue packet",
-                "a group is joined while its interface goes: packets that waited for it are dropped by the queue of an interface that is down (noop_enqueue)",
-            )],
+            driver_may_warn: &[
+                ("another manager", REFUSED_JOIN, NEW_MANAGER),
+                ("two identifiers", REFUSED_JOIN, NEW_MANAGER),
+                ("ping again", REFUSED_JOIN, NEW_MANAGER),
+                ("first manager killed", REFUSED_JOIN, NEW_MANAGER),
+                ("taken over", REFUSED_JOIN, NEW_MANAGER),
+                ("ping under the second", REFUSED_JOIN, NEW_MANAGER),
+                (
+                    "interfaces gone",
+                    "dev_queue_xmit failed to re-queue packet",
+                    "a group is joined while its interface goes: packets that waited for it are dropped by the queue of an interface that is down (noop_enqueue)",
+                ),
+            ],
             ..MACHINES
         }],
         ..SCENARIO
