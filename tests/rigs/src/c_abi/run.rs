@@ -113,9 +113,6 @@ impl Place<'_> {
         for fault in &faults {
             println!("    {fault}");
         }
-        if !faults.is_empty() {
-            self.show_ends(name);
-        }
         outcome.check(faults.is_empty(), || {
             format!(
                 "{name}: {} (logs: {}/{name}.*)",
@@ -123,6 +120,9 @@ impl Place<'_> {
                 self.logs.display()
             )
         });
+        if !faults.is_empty() {
+            self.show_ends(name);
+        }
         println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
         outcome
     }

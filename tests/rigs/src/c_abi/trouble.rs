@@ -124,10 +124,8 @@ pub(super) fn run(place: &Place<'_>, is_named: impl Fn(&str) -> bool) -> Result<
     }
     for loss in LOSSES.iter().filter(|loss| is_named(loss.name)) {
         let why = lose(place, loss);
-        if why.is_err() {
-            place.show_ends(loss.name);
-        }
-        outcome.check(why.is_ok(), || {
+        let failed = why.is_err();
+        outcome.check(!failed, || {
             format!(
                 "{}: {} (logs: {}/{}.*)",
                 loss.name,
@@ -136,6 +134,9 @@ pub(super) fn run(place: &Place<'_>, is_named: impl Fn(&str) -> bool) -> Result<
                 loss.name
             )
         });
+        if failed {
+            place.show_ends(loss.name);
+        }
     }
     if is_named(OPENS) {
         outcome.add(opens(place)?);
