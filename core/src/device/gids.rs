@@ -5,7 +5,6 @@ use crate::gid::*;
 use crate::platform::Platform;
 use crate::types::port::LinkLayer;
 use bareverbs_firmware_cmds::roce::{QueryRoceAddressIn, RoceAddr, SetRoceAddressIn};
-use core::sync::atomic::Ordering::Relaxed;
 
 impl<P: Platform> Device<'_, P> {
     /// Entries that the GID table has; 0 on InfiniBand, where the subnet manager keeps it.
@@ -46,15 +45,26 @@ impl<P: Platform> Device<'_, P> {
     /// The first entry that is not in use, and that no QP and no DCT was given. A QP whose entry was emptied would send
     /// from the next address that is written there.
     ///
-    /// A QP has the entry of its address vector until it is reset or destroyed. An [`AddressHandle`](crate::AddressHandle)
-    /// is a value, and reserves nothing.
+    /// A QP has the entry of its address vector until it is reset or destroyed. If its destruction fails, or a command that
+    /// gives it an entry has no answer, the entry is reserved until the device is closed. An
+    /// [`AddressHandle`](crate::AddressHandle) is a value, and reserves nothing.
     pub fn free_gid_index(&self) -> Option<u16> {
-        let given = |index| {
-            let mut slots = self.tables.qps.iter();
-            slots.any(|slot| slot.sgid.load(Relaxed) == u32::from(index) + 1)
-        };
-        (0..self.gid_table_len() as u16)
-            .find(|index| self.port_gid(*index).is_none() && !given(*index))
+        self.slot.gids.lock().first_free()
+    }
+
+    /// Reserves the entry that a QP or DCT is about to be given. Once this was called the entry is looked up, and not before:
+    /// another thread may empty it, and [`free_gid_index`](Self::free_gid_index) does not offer it from here on.
+    pub(crate) fn hold_gid(&self, index: Option<u16>) {
+        if let Some(index) = index {
+            self.slot.gids.lock().count_holder(index, 1);
+        }
+    }
+
+    /// Gives a reservation back. One whose QP or DCT may still be with the device is never given back.
+    pub(crate) fn release_gid(&self, index: Option<u16>) {
+        if let Some(index) = index {
+            self.slot.gids.lock().count_holder(index, -1);
+        }
     }
 
     /// Writes an entry of the GID table (SET_ROCE_ADDRESS): packets are sent from it and accepted for it from now on.

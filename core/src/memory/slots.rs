@@ -83,8 +83,6 @@ pub struct QpSlot {
     pub(crate) flags: AtomicU32,
     /// The indexes up to which the CQs had been filled at the last reset: earlier completions are stale.
     pub(crate) stale_before: [AtomicU32; 2],
-    /// Index + 1 of the GID table entry that the QP's context names; 0 for none.
-    pub(crate) sgid: AtomicU32,
     /// The QP's DMA block, while this slot and no handle owns it.
     pub(crate) block: KeptBlock<{ Self::BLOCK_ALIGN }>,
 }
@@ -245,7 +243,6 @@ impl QpSlot {
             links: [AtomicU32::new(0), AtomicU32::new(0)],
             flags: AtomicU32::new(0),
             stale_before: [AtomicU32::new(0), AtomicU32::new(0)],
-            sgid: AtomicU32::new(0),
             block: KeptBlock::new(),
         }
     }

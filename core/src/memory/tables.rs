@@ -67,7 +67,6 @@ impl<'s> Tables<'s> {
             slot.qpn_tag.store(DEAD, Relaxed);
             slot.flags.store(0, Relaxed);
             slot.cqs.iter().for_each(|cq| cq.store(NONE, Relaxed));
-            slot.sgid.store(0, Relaxed);
             slot.block.clear();
         }
         for slot in cqs {

@@ -180,6 +180,8 @@ pub(crate) struct GidTable {
     /// A bit per entry that is in use: a port has a handful of addresses, and they are looked up for every datagram of
     /// the connection manager.
     used: [u64; MAX_GIDS / 64],
+    /// The number of QPs and DCTs whose contexts name the entry, or may name it.
+    holders: [u32; MAX_GIDS],
 }
 
 impl GidTable {
@@ -189,6 +191,7 @@ impl GidTable {
             len: 0,
             entries: [None; MAX_GIDS],
             used: [0; MAX_GIDS / 64],
+            holders: [0; MAX_GIDS],
         }
     }
 
@@ -197,6 +200,7 @@ impl GidTable {
         self.len = len.min(MAX_GIDS);
         self.entries.fill(None);
         self.used.fill(0);
+        self.holders.fill(0);
     }
 
     pub(crate) fn set(&mut self, index: u16, entry: Option<GidEntry>) {
@@ -212,6 +216,20 @@ impl GidTable {
         } else {
             *used &= !bit;
         }
+    }
+
+    /// Changes the number of an entry's holders.
+    pub(crate) fn count_holder(&mut self, index: u16, change: i32) {
+        if let Some(holders) = self.holders.get_mut(usize::from(index)) {
+            *holders = holders.saturating_add_signed(change);
+        }
+    }
+
+    /// The first entry that is not in use and has no holder.
+    pub(crate) fn first_free(&self) -> Option<u16> {
+        let mut all = self.entries.iter().zip(&self.holders).take(self.len);
+        let at = all.position(|(entry, holders)| entry.is_none() && *holders == 0)?;
+        Some(at as u16)
     }
 
     /// The first entry in use at `index` or behind it.

@@ -26,6 +26,7 @@ macro_rules! with_device {
 
 mod completion_queues;
 mod force_loopback;
+mod gid_holders;
 mod memory;
 mod queue_pairs;
 mod refusals;

@@ -363,6 +363,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             access: Access::empty(),
             responder_depth: 0,
             srq,
+            sgid: None,
             groups: 0,
             under_way: UnderWay::None,
         }

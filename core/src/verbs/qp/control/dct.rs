@@ -123,6 +123,29 @@ impl<'d, P: Platform> Pd<'d, P> {
         init: &DctInitAttr<'_, 'd, P>,
         cs_res: u8,
     ) -> Result<Dct<'d, P>, DctError> {
+        let sgid = Some(init.sgid_index.into());
+        self.device.hold_gid(sgid);
+        match self.create_dct_holding(init, cs_res) {
+            Ok(mut dct) => {
+                dct.object.sgid = sgid;
+                Ok(dct)
+            }
+            Err(error) => {
+                // After a command without an answer there may be a target.
+                if !matches!(error, DctError::Command(error) if error.may_still_happen()) {
+                    self.device.release_gid(sgid);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The same once the target's entry of the GID table is reserved.
+    fn create_dct_holding(
+        &self,
+        init: &DctInitAttr<'_, 'd, P>,
+        cs_res: u8,
+    ) -> Result<Dct<'d, P>, DctError> {
         let device = self.device;
         let mut cap = QpCap::default();
         let (cq, srq) = (init.cq.handle(), init.srq.handle());
@@ -193,8 +216,6 @@ impl<'d, P: Platform> Pd<'d, P> {
         match device.execute(&command) {
             Ok(answer) => {
                 let object = parts.into_object(device, Qpn::from_low_bits(answer.dctn()));
-                let sgid = u32::from(init.sgid_index) + 1;
-                object.slot.sgid.store(sgid, Relaxed);
                 Ok(Dct {
                     object: ManuallyDrop::new(object),
                     access_key: init.access_key,

@@ -1,7 +1,7 @@
 //! Destroying a QP: its commands, and what the host gives back after them.
 
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::qp::{DestroyQpIn, Qp2RstIn};
@@ -60,7 +60,8 @@ impl<P: Platform> QpObject<'_, P> {
                 UnderWay::Modify(transit) => {
                     // The firmware executes commands in any order: the last one of the QP's own has to be over. Whatever it
                     // did to the state, RESET ends it.
-                    let _ = self.device.look_no_output(transit.flight, waker)?;
+                    let answer = self.device.look_no_output(transit.flight, waker)?;
+                    self.settle_gid(transit.sgid, answer);
                     self.under_way = UnderWay::Reset(InFlight::Idle);
                 }
                 UnderWay::None if self.state == QpState::Reset => {
@@ -119,7 +120,7 @@ impl<P: Platform> QpObject<'_, P> {
         let block = self.block.take();
         let slot = self.slot;
         if gone {
-            slot.sgid.store(0, Relaxed);
+            self.device.release_gid(self.sgid.take());
         }
         if gone && !self.queues_swapped {
             slot.block.keep(block);

@@ -170,7 +170,7 @@ impl<'d, P: Platform> GsiSource<'d, P> {
             port: 1,
             access: object.access,
             responder_depth: object.responder_depth,
-            old_sgid: 0,
+            sgid: None,
         });
         Ok(())
     }

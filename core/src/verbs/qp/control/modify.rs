@@ -5,7 +5,6 @@
 //! takes a certain set of bits.
 
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
 use core::task::Waker;
 
 use bareverbs_firmware_cmds::command::{Command, EmptyOut};
@@ -249,13 +248,31 @@ impl<P: Platform> QpObject<'_, P> {
         };
         states::check(self.kind, from, to, mask).map_err(ModifyError::Transition)?;
         self.check_values(attr, mask)?;
+        let sgid = (mask.contains(QpAttrMask::AV) && !attr.ah_attr.force_loopback)
+            .then_some(attr.ah_attr.sgid_index);
+        self.device.hold_gid(sgid);
+        let posted = self.post_transition(class, attr, mask, (from, to), sgid);
+        let transit = posted.inspect_err(|_| self.device.release_gid(sgid))?;
+        self.under_way = UnderWay::Modify(transit);
+        Ok(())
+    }
+
+    /// Posts the command of a transition whose attributes were checked.
+    fn post_transition(
+        &self,
+        class: SlotClass,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+        (from, to): (QpState, QpState),
+        sgid: Option<u16>,
+    ) -> Result<Transit, ModifyError> {
         let mut transit = Transit {
             flight: InFlight::Idle,
             to,
             port: self.port,
             access: self.access,
             responder_depth: self.responder_depth,
-            old_sgid: self.slot.sgid.load(Relaxed),
+            sgid,
         };
         let qpn = self.qpn.number();
         let flight = &mut transit.flight;
@@ -306,12 +323,7 @@ impl<P: Platform> QpObject<'_, P> {
                 failure: CommandFailure::QueueFull { waited: Millis(0) },
             }));
         }
-        if mask.contains(QpAttrMask::AV) && !attr.ah_attr.force_loopback {
-            let sgid = u32::from(attr.ah_attr.sgid_index) + 1;
-            self.slot.sgid.store(sgid, Relaxed);
-        }
-        self.under_way = UnderWay::Modify(transit);
-        Ok(())
+        Ok(transit)
     }
 
     /// Records what the transition under way did, once it is over.
@@ -321,8 +333,8 @@ impl<P: Platform> QpObject<'_, P> {
         };
         let answer = self.device.look_no_output(transit.flight, waker)?;
         self.under_way = UnderWay::None;
+        self.settle_gid(transit.sgid, answer);
         if answer.is_err() {
-            self.slot.sgid.store(transit.old_sgid, Relaxed);
             return Some(answer);
         }
         if transit.to == QpState::Reset {
@@ -334,6 +346,21 @@ impl<P: Platform> QpObject<'_, P> {
         self.responder_depth = transit.responder_depth;
         self.enter(transit.to);
         Some(Ok(()))
+    }
+
+    /// A command that gives the QP the reserved GID table entry `new` is over: keeps what the context names now. Without an
+    /// answer that may be either.
+    pub(in crate::verbs::qp) fn settle_gid(
+        &mut self,
+        new: Option<u16>,
+        answer: Result<(), CommandError>,
+    ) {
+        let released = match answer {
+            Ok(()) if new.is_some() => core::mem::replace(&mut self.sgid, new),
+            Err(error) if !error.may_still_happen() => new,
+            _ => None,
+        };
+        self.device.release_gid(released);
     }
 
     /// Checks ranges before anything goes to the firmware.
@@ -412,7 +439,7 @@ impl<P: Platform> QpObject<'_, P> {
         deferred_destroy::mark_stale(self.device, self.index);
         self.clear_error_flags();
         slot.reset_counters();
-        slot.sgid.store(0, Relaxed);
+        self.device.release_gid(self.sgid.take());
         let layout = BlockLayout::new(&self.sizes);
         layout.reset_wqe_heads(&self.block);
         self.block.write_be64(layout.record, 0);

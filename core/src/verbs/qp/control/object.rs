@@ -38,6 +38,8 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) access: Access,
     pub(crate) responder_depth: u8,
     pub(crate) srq: Option<u32>,
+    /// GID table entry that the context names, which is reserved.
+    pub(crate) sgid: Option<u16>,
     /// Multicast groups that it is in.
     pub(crate) groups: u32,
     pub(crate) under_way: UnderWay,
@@ -52,8 +54,8 @@ pub(crate) struct Transit {
     pub(crate) port: u8,
     pub(crate) access: Access,
     pub(crate) responder_depth: u8,
-    /// The slot's `sgid` before, for a transition that fails.
-    pub(crate) old_sgid: u32,
+    /// GID table entry of the new address vector, which is reserved.
+    pub(crate) sgid: Option<u16>,
 }
 
 /// Work that was begun and is not over.
