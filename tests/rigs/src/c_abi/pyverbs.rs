@@ -23,7 +23,7 @@ const INFINIBAND_TABLE: &str = include_str!("pyverbs/infiniband.tsv");
 const RUN: &str = include_str!("pyverbs/run.py");
 /// The program that the suite runs to learn a port's address.
 const IP: &str = include_str!("pyverbs/ip.sh");
-const END: Duration = Duration::from_secs(180);
+const END: Duration = Duration::from_secs(600);
 /// In front of what `run.py` says of a test.
 const RESULT: &str = "RESULT\t";
 

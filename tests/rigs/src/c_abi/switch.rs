@@ -7,10 +7,10 @@ use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "switch-one-of-four-killed";
-/// The time that the others may take: the time-out of `ib_write_bw` is 67 ms, and it tries eight times.
-const END: Duration = Duration::from_secs(60);
+/// The time that the others may take: the time-out of `ib_write_bw` is 537 ms with `-u 17`, and it tries eight times.
+const END: Duration = Duration::from_secs(240);
 /// A switch ends with its last process.
-const GONE: Duration = Duration::from_secs(10);
+const GONE: Duration = Duration::from_secs(60);
 /// So many bytes are more than the requests by which the two find each other.
 const UNDER_WAY: u64 = 1 << 20;
 
@@ -49,7 +49,7 @@ fn process(
 fn killed(place: &Place<'_>) -> Result<(), String> {
     let port_number = free_port()?;
     let port = port_number.to_string();
-    let write = ["-F", "-x", "0", "-n", "1000000", "-p", &port];
+    let write = ["-F", "-x", "0", "-u", "17", "-n", "1000000", "-p", &port];
     // The switch gives unit numbers but for one, which has to be free.
     let mut victim = process(place, 1, &[], "ib_write_bw", &write)?;
     place.wait_until_ready(&mut victim, Ready::Tcp, port_number)?;

@@ -145,7 +145,7 @@ static void client(const char *address, int port)
 	set_time(stream, SO_SNDTIMEO, PATIENCE);
 	CHECK(!connect(stream, (void *) &to, sizeof to));
 	/* Reads nothing until the other end has given up. */
-	sleep(3);
+	sleep(6);
 	ssize_t got;
 	set_time(stream, SO_RCVTIMEO, PATIENCE);
 	while ((got = recv(stream, large, sizeof large, 0)) > 0)
