@@ -5,7 +5,7 @@
     until_true "grep -q ffff:0a07:0001 /sys/class/infiniband/rdma0/ports/1/gids/*"'
 for net in 10.7.0. fd07::; do
     serving=1
-    client_server 60 "rdma-core's client, our server, $net" "$ready" "$serve --vlan 7 -a ${net}2 -S 4096 -V" "rping -c -a ${net}2 -C 20 -S 4096 -V"
+    client_server 60 "rdma-core's client, our server, $net" "$ready" "$serve --vlan 7 -a ${net}2 -S 4096 -V --patient" "rping -c -a ${net}2 -C 20 -S 4096 -V"
     serving=0
     client_server 60 "our client, rdma-core's server, $net" listening_cm \
         "rping -s -a ${net}1 -C 20 -S 4096 -V" "$connect --vlan 7 -a ${net}1 -I ${net}3 -C 20 -S 4096 -V --patient"
