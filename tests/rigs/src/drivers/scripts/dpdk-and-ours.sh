@@ -9,6 +9,12 @@ totals() {
     tail -n 10 /run/forwarder | awk "/^lane/ { one[\$2] = \$(NF - 4); two[\$2] = \$(NF - 2) }
         END { for (at in one) { first += one[at]; second += two[at] } print first + 0 \",\" second + 0 }"
 }
+# rested: waits until the forwarder has said twice what it has done, which it does once a second: the second time it has counted all
+# that came before.
+rested() {
+    said=$(grep -c "^all:" /run/forwarder)
+    until_true "[ \$(grep -c ^all: /run/forwarder) -ge $((said + 2)) ]"
+}
 '
 case $me in
 0) step 60 'ours' "modprobe vfio_iommu_type1 && modprobe vfio-pci && for card in $first $second; do
@@ -34,9 +40,9 @@ barrier
     until_true 'grep -q ^all: /run/forwarder'"
 barrier
 # And the forwarder's, by frames that may come out at both of its ports.
-[ "$me" = 0 ] || step 60 'frames through it' "$talk tell 'start tx_first 1' && sleep 1 && tell stop 'clear port stats all'"
+[ "$me" = 0 ] || step 60 'frames through it' "$talk tell 'start tx_first 1' && sleep 5 && tell stop 'clear port stats all'"
 barrier
-[ "$me" = 1 ] || step 10 'before' "$talk sleep 2; totals | tee /run/before"
+[ "$me" = 1 ] || step 30 'before' "$talk rested; totals | tee /run/before"
 barrier
 [ "$me" = 0 ] || step 60 'send' "$talk tell 'start tx_first 4'"
 # What either port sends comes out of the other one; the forwarder counts as many.

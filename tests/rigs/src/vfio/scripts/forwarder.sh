@@ -56,11 +56,16 @@ shares() {
     echo "$1:$2" | awk -F: "{ lanes = split(\$1, old, \",\"); split(\$2, new, \",\")
         for (at = 1; at < lanes; at++) printf \"%d,\", new[at] - old[at] }"
 }
+# rested: waits until the forwarder has said twice what it has done, which it does once a second: the second time it has counted all
+# that came before.
+rested() {
+    said=$(grep -c "^all:" /run/forwarder)
+    until_true "[ \$(grep -c ^all: /run/forwarder) -ge $((said + 2)) ]"
+}
 '
 # spread NAME PORT FROM TO VIA SEED: frames of drawn flows, and of those whose hashes Microsoft has published.
 spread() {
-    # The forwarder says once a second what it has done.
-    [ "$me" = 1 ] || step 10 "$1: before" "$talk sleep 2; totals $2 | tee /run/before"
+    [ "$me" = 1 ] || step 30 "$1: before" "$talk rested; totals $2 | tee /run/before"
     barrier
     [ "$me" = 0 ] || step 120 "$1: Linux's queues" "$devices && /ours/flows pass $3 $4 $5 $count $lanes $6 > /run/passed
         status=\$?; cat /run/passed; exit \$status"

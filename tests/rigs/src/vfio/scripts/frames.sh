@@ -25,7 +25,7 @@ raw() {
     counted "$1, their client, our server" $2 $3
     serving=1
     # It has a queue pair before it lets frames in, and buffers for them.
-    client_server 60 "$1, our client, their server" 'rdma resource show qp | grep -q RAW_PACKET && usleep 500000' \
+    client_server 60 "$1, our client, their server" 'rdma resource show qp | grep -q RAW_PACKET && sleep 2' \
         "$4 --server -n $2 $theirs $5" "$ours $4 --client -n $2 $mine $5"
     serving=0
     counted "$1, our client, their server" $3 $2
@@ -51,7 +51,7 @@ rules() {
 '
 # changing NAME PORT FROM TO VIA SEED
 changing() {
-    [ "$me" = 1 ] || step 10 "$1: before" "$talk sleep 2; totals $2 | tee /run/before; rules $2 | tee /run/rules"
+    [ "$me" = 1 ] || step 30 "$1: before" "$talk rested; totals $2 | tee /run/before; rules $2 | tee /run/rules"
     barrier
     [ "$me" = 0 ] || step 120 "$1: Linux's queues" "$devices && /ours/flows pass $3 $4 $5 $count $lanes $6 > /run/passed
         status=\$?; cat /run/passed; exit \$status"

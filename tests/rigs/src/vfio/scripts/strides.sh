@@ -19,9 +19,8 @@ theirs() {
 '
 # counted NAME PORT FROM TO VIA SEED: as spread, with what the ports count.
 counted() {
-    # The forwarder says once a second what is counted.
     case $me in
-    0) step 30 "$1: our counters before" "$talk sleep 2; ours $2 | tee /run/counters" ;;
+    0) step 30 "$1: our counters before" "$talk rested; ours $2 | tee /run/counters" ;;
     1) step 30 "$1: Linux's counters before" "$talk $devices; theirs $3 $4 | tee /run/counters" ;;
     esac
     barrier
