@@ -23,6 +23,7 @@ const MACHINES: Boot = Boot {
 
 /// IPoIB's words for an answer with a status other than 0.
 const REFUSED_JOIN: &str = "multicast join failed for ff12:401b:";
+const PORT_IS_NEW: &str = "a manager that had lost sight of a port refuses it until it has set up its partitions; the interface asks again";
 const NEW_MANAGER: &str = "a manager that has just begun refuses members whose partitions it has not set up yet; the interface asks again";
 
 /// Two switches with two cables between them.
@@ -57,12 +58,16 @@ pub(super) const ALL: &[Scenario] = &[
                 ("two identifiers", "LMC: 1"),
             ],
             driver_may_warn: &[
+                ("cable in", REFUSED_JOIN, PORT_IS_NEW),
                 ("another manager", REFUSED_JOIN, NEW_MANAGER),
                 ("two identifiers", REFUSED_JOIN, NEW_MANAGER),
                 ("ping again", REFUSED_JOIN, NEW_MANAGER),
+                ("rping again", REFUSED_JOIN, NEW_MANAGER),
+                ("second manager", REFUSED_JOIN, NEW_MANAGER),
                 ("first manager killed", REFUSED_JOIN, NEW_MANAGER),
                 ("taken over", REFUSED_JOIN, NEW_MANAGER),
                 ("ping under the second", REFUSED_JOIN, NEW_MANAGER),
+                ("interfaces gone", REFUSED_JOIN, NEW_MANAGER),
                 (
                     "interfaces gone",
                     "dev_queue_xmit failed to re-queue packet",
@@ -85,6 +90,10 @@ pub(super) const ALL: &[Scenario] = &[
                 ("topology", "Switch\t4 \"S-0002c90200000100\""),
                 ("topology", "Ca\t1 \"H-0002c90300000400\""),
             ],
+            driver_may_warn: &[
+                ("cable out", REFUSED_JOIN, PORT_IS_NEW),
+                ("cable in", REFUSED_JOIN, PORT_IS_NEW),
+            ],
             ..MACHINES
         }],
         ..SCENARIO
@@ -99,6 +108,11 @@ pub(super) const ALL: &[Scenario] = &[
             prints: &[
                 ("topology", "Switch\t4 \"S-0002c90200000100\""),
                 ("topology", "Switch\t4 \"S-0002c90200000200\""),
+            ],
+            driver_may_warn: &[
+                ("first cable cut", REFUSED_JOIN, PORT_IS_NEW),
+                ("second cable cut", REFUSED_JOIN, PORT_IS_NEW),
+                ("rping on the first", REFUSED_JOIN, PORT_IS_NEW),
             ],
             ..MACHINES
         }],
