@@ -404,8 +404,8 @@ fn both_ends_with_one_address_are_refused() {
 
 #[test]
 fn a_server_outlives_a_client_that_vanishes() {
-    let (failed, pings) = serve(&[&[good, vanishes], &[good]], Duration::from_secs(2));
-    assert_eq!(failed, ["the other end has said nothing for 2s"]);
+    let (failed, pings) = serve(&[&[good, vanishes], &[good]], Duration::from_secs(5));
+    assert_eq!(failed, ["the other end has said nothing for 5s"]);
     assert_eq!(pings, 6);
 }
 

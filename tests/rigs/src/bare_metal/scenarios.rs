@@ -512,7 +512,7 @@ fn peer(scene: &mut Scene<'_>) -> Result<(), String> {
 
 fn reset(scene: &mut Scene<'_>) -> Result<(), String> {
     let mut model = scene.model(2, &[])?;
-    let serve = "server address=10.0.0.1 interrupts silence=3 attempts=2";
+    let serve = "server address=10.0.0.1 interrupts silence=3 attempts=5";
     let words = "client=10.0.0.1 address=10.0.0.2 interrupts silence=3 attempts=5 count=2000";
     let first = "boot to first RDMA operation";
     let mut server = scene.boot(&model, 0, serve)?;

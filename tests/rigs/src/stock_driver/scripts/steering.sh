@@ -27,7 +27,7 @@ sent() {
         within 10 right; right=\$?; cat /run/after; exit \$right"
 }
 # The driver changes its filters in the background, and does not report when it is done.
-settle='sleep 1'
+settle='sleep 2'
 card='card=$(netdev mlx5_core)'
 
 [ "$me" = 1 ] || step 60 'neighbours' "$card; ip link add link \$card name lane type vlan id 7 && ip link set lane up &&
@@ -52,10 +52,10 @@ step 60 'rules' "$card; ethtool -K \$card ntuple on && ethtool -k \$card | grep 
 sent 'to be dropped' 'ping -c 5 -i 0.1 -W 1 192.168.1.2; true' 0
 [ "$me" = 0 ] || step 60 'redirect' "$card; ethtool -N \$card delete 5 && ethtool -N \$card flow-type ip4 src-ip 192.168.1.1 action 1 loc 5 && ethtool -n \$card
     ethtool -S \$card | awk '\$1 == \"rx1_packets:\" { print \$2 }' > /run/ring"
-sent 'to the second ring' 'ping -c 5 -i 0.1 -W 1 192.168.1.2' 5
+sent 'to the second ring' 'ping -c 5 -i 0.1 -W 10 192.168.1.2' 5
 [ "$me" = 0 ] || step 60 'the second ring' "$card; ethtool -S \$card | awk '\$1 == \"rx1_packets:\" { print \$2 }' | tee -a /run/ring
     awk '{ seen[NR] = \$1 } END { exit seen[2] - seen[1] != 5 }' /run/ring"
 [ "$me" = 0 ] || step 60 'no rules' "$card; ethtool -N \$card delete 5 && ethtool -N \$card delete 6 && ethtool -K \$card ntuple off"
-sent 'without rules' 'ping -c 5 -i 0.1 -W 1 192.168.1.2' 5
+sent 'without rules' 'ping -c 5 -i 0.1 -W 10 192.168.1.2' 5
 barrier
 step 60 'unload' 'rmmod mlx5_core'
