@@ -36,7 +36,7 @@ impl<P: Platform> Device<'_, P> {
     /// `ns`, by any clock of the caller's. `None` if the device does not say how fast its clock is.
     ///
     /// # Errors
-    /// As [`clock`](Self::clock).
+    /// It fails when [`clock`](Self::clock) does.
     pub fn start_clock(&self, ns: u64) -> Result<Option<Clock>, DeviceError> {
         let Some(mut clock) = self.clock_khz().and_then(Clock::new) else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl<P: Platform> Device<'_, P> {
     /// time: a card without such a clock has 0 there.
     ///
     /// # Errors
-    /// As [`clock`](Self::clock).
+    /// It fails when [`clock`](Self::clock) does.
     pub fn real_time_clock(&self) -> Result<Option<Duration>, DeviceError> {
         let (seconds, ns) = self.read_halves(REAL_TIME_H, REAL_TIME_L)?;
         if (seconds, ns) == (0, 0) {

@@ -33,7 +33,7 @@ pub struct Counters {
 /// Of [`Counters::iter`]: a counter's name, and in parts of a counter which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// As the vendor's structure calls it, without `_high` and `_low`.
+    /// The name is that of the vendor's structure, without `_high` and `_low`.
     pub name: &'static str,
     /// `packets` or `octets`, where both are counted under this name.
     pub unit: Option<&'static str>,

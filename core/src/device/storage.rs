@@ -146,7 +146,7 @@ impl<const QPS: usize, const CQS: usize, const SRQS: usize, const CHUNKS: usize>
         }
     }
 
-    /// As what [`Device::open`](crate::Device::open) takes.
+    /// Lends what [`Device::open`](crate::Device::open) takes.
     #[must_use]
     pub const fn storage(&mut self) -> Storage<'_> {
         Storage::new(

@@ -43,7 +43,7 @@ impl<P: Platform> Device<'_, P> {
         self.wait_for(VectorSet::ALL, deadline)
     }
 
-    /// As [`wait`](Self::wait), for the interrupt of completion vector `comp_vector` alone.
+    /// Waits like [`wait`](Self::wait), for the interrupt of completion vector `comp_vector` alone.
     pub fn wait_completion(
         &self,
         comp_vector: u16,
@@ -52,7 +52,7 @@ impl<P: Platform> Device<'_, P> {
         self.wait_for(VectorSet::one(self.interrupt_vector(comp_vector)), deadline)
     }
 
-    /// As [`wait`](Self::wait), for the interrupts of some MSI-X vectors.
+    /// Waits like [`wait`](Self::wait), for the interrupts of some MSI-X vectors.
     pub fn wait_for(&self, vectors: VectorSet, deadline: Duration) -> Result<bool, DeviceError> {
         self.poll()?;
         if self.config.interrupts {

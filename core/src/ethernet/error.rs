@@ -135,7 +135,7 @@ impl core::error::Error for QueueFailure {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EthernetSendError {
-    /// As many frames are under way as the queue holds.
+    /// The queue is full: all its places have frames that are under way.
     Full {
         /// The number that it holds.
         limit: u32,

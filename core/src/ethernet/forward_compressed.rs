@@ -24,10 +24,10 @@ use crate::verbs::pd::Pd;
 pub struct CompressedForwarder<'d, P: Platform>(Forwarder<'d, P>);
 
 impl<'d, P: Platform> EthernetDomain<'d, P> {
-    /// As [`create_forwarder`](Self::create_forwarder), with completions of what is received compressed.
+    /// Creates a forwarder like [`create_forwarder`](Self::create_forwarder), with completions of what is received compressed.
     ///
     /// # Errors
-    /// As there; and [`CqError::NotOffered`](crate::CqError::NotOffered) on cards that do not compress.
+    /// It fails for the same reasons, and with [`CqError::NotOffered`](crate::CqError::NotOffered) on cards that do not compress.
     pub fn create_compressed_forwarder(
         &self,
         pd: &Pd<'d, P>,
@@ -41,7 +41,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
 }
 
 impl<P: Platform> CompressedForwarder<'_, P> {
-    /// As [`Forwarder::forward`]; of a session that begins in the burst all frames are taken.
+    /// Forwards like [`Forwarder::forward`]; of a session that begins in the burst all frames are taken.
     ///
     /// # Errors
     /// It fails as [`Forwarder::forward`] does.

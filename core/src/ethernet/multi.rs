@@ -456,7 +456,7 @@ impl<P: Platform> MultiBurst<'_, '_, P> {
     /// A frame that is copied into the request, of at most 256 bytes.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// The errors are those of [`push`](Self::push).
     pub fn push_inline(&mut self, frame: &[u8]) -> Result<(), EthernetSendError> {
         let send = &mut *self.send;
         if !(HEADER_LEN..=MAX_INLINE.min(send.frame_len as usize)).contains(&frame.len()) {

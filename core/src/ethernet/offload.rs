@@ -13,10 +13,11 @@ bitflags! {
         const L3_CHECKSUM = ethernet::L3_CHECKSUM;
         /// Fills in the checksum of TCP or UDP, pseudo header included. Not of fragments.
         const L4_CHECKSUM = ethernet::L4_CHECKSUM;
-        /// As [`L3_CHECKSUM`](Self::L3_CHECKSUM), of the frame inside a frame of VXLAN: behind UDP to port 4789, or to one
-        /// that the card [was told](crate::Device::add_vxlan_port). A large send with it is one of the inner packet.
+        /// Does what [`L3_CHECKSUM`](Self::L3_CHECKSUM) does, for the frame inside a frame of VXLAN: behind UDP to port
+        /// 4789, or to one that the card [was told](crate::Device::add_vxlan_port). A large send with it is one of the inner
+        /// packet.
         const INNER_L3_CHECKSUM = ethernet::INNER_L3_CHECKSUM;
-        /// As [`L4_CHECKSUM`](Self::L4_CHECKSUM), of the frame inside.
+        /// Does what [`L4_CHECKSUM`](Self::L4_CHECKSUM) does, for the frame inside.
         const INNER_L4_CHECKSUM = ethernet::INNER_L4_CHECKSUM;
         /// Those of the frame itself.
         const OUTER = Self::L3_CHECKSUM.bits() | Self::L4_CHECKSUM.bits();

@@ -113,7 +113,7 @@ impl<'q, 'd, P: Platform> Phy<'q, 'd, P> {
         Self::of_halves(send, receive, received, sent)
     }
 
-    /// As [`new`](Self::new), with one pair of several.
+    /// Creates it like [`new`](Self::new), with one pair of several.
     pub fn of_halves(
         send: &'q mut EthernetSend<'d, P>,
         receive: &'q mut EthernetReceive<'d, P>,

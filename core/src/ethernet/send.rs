@@ -220,7 +220,7 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
     /// queue's protection domain, which must not change until the frame [is complete](Self::is_complete).
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// The errors are those of [`send`](Self::send).
     pub fn send_gather(
         &mut self,
         header: &[u8],
@@ -234,11 +234,11 @@ impl<'d, P: Platform> EthernetSend<'d, P> {
         self.send_offloaded(header, sges, &offload)
     }
 
-    /// As [`send_gather`](Self::send_gather), with what the device is to do to the frame. With
+    /// Sends like [`send_gather`](Self::send_gather), with what the device is to do to the frame. With
     /// [`mss`](EthernetOffload::mss), the pieces are the payload of as many packets as it takes.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`EthernetSendError::Unsupported`] names the capability that the card lacks.
+    /// The errors are those of [`send`](Self::send); [`EthernetSendError::Unsupported`] names the capability that the card lacks.
     pub fn send_offloaded(
         &mut self,
         header: &[u8],

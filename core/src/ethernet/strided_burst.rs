@@ -31,7 +31,7 @@ impl<'q, 'd, P: Platform> StridedBurst<'q, 'd, P> {
     /// The next frame, `None` if there is none.
     ///
     /// # Errors
-    /// As [`StridingReceive::receive`].
+    /// The errors are those of [`StridingReceive::receive`].
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> Result<Option<StridedFrame>, EthernetReceiveError> {

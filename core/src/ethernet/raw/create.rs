@@ -171,7 +171,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
     /// The same on CQs that another caller owns.
     ///
     /// # Errors
-    /// As [`create_raw_packet_qp`](Self::create_raw_packet_qp).
+    /// The errors are those of [`create_raw_packet_qp`](Self::create_raw_packet_qp).
     pub fn create_raw_packet_qp_by_handles(
         &self,
         pd: &Pd<'d, P>,
@@ -184,7 +184,7 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
     /// `ibv_create_wq`. It is a raw packet QP without sends and without a target of its own; `IBV_WQS_RDY` is its INIT.
     ///
     /// # Errors
-    /// As [`create_raw_packet_qp`](Self::create_raw_packet_qp).
+    /// The errors are those of [`create_raw_packet_qp`](Self::create_raw_packet_qp).
     pub fn create_work_queue_by_handles(
         &self,
         pd: &Pd<'d, P>,

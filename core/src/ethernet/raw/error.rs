@@ -11,11 +11,11 @@ use crate::verbs::qp::ModifyError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawPacketError {
-    /// As for other QPs.
+    /// An error that other QPs have, too.
     Create(CreateQpError),
-    /// As for Ethernet queues.
+    /// An error that Ethernet queues have, too.
     Ethernet(EthernetError),
-    /// As for other QPs.
+    /// An error that other QPs have, too.
     Modify(ModifyError),
     /// The QP was created for neither sends nor receives.
     NoQueue,

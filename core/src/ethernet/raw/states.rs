@@ -64,7 +64,7 @@ impl<P: Platform> RawPacketQp<'_, P> {
     /// From RESET through INIT and RTR to RTS.
     ///
     /// # Errors
-    /// As [`modify`](Self::modify).
+    /// The errors are those of [`modify`](Self::modify).
     pub fn bring_to_rts(&mut self) -> Result<(), ModifyError> {
         let steps = [
             (QpState::Init, QpAttrMask::PORT),
