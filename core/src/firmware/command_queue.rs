@@ -295,9 +295,11 @@ impl CommandQueue {
         self.sequence = self.sequence.wrapping_add(1);
 
         let mut entry = CommandQueueEntry::ZERO;
-        if input_blocks == 0 {
-            // All of it fits into the entry.
-            put_inline(&mut entry, fixed, &mut tail);
+        if input_blocks == 0
+            && let Some(all) = fixed.first_chunk()
+        {
+            // The entry has as many bytes as the shortest command.
+            *entry.command_input_inline_data_mut() = *all;
         } else {
             let mut block;
             let signed = match self.signs {
@@ -554,7 +556,11 @@ impl CommandQueue {
             return Err(CommandFailure::Status { status, syndrome });
         }
         let mut parts = Parts { fixed, tail };
-        parts.put(0, inline);
+        match parts.fixed.first_chunk_mut() {
+            // The entry has as many bytes as the shortest answer.
+            Some(first) => *first = *inline,
+            None => parts.put(0, inline),
+        }
         let verify = self.verify.then_some(slot.token);
         for block in 0..blocks_needed(slot.output_len) {
             let at = INLINE_SIZE + block * BLOCK_DATA_SIZE;
@@ -585,29 +591,6 @@ fn say_late<P: Platform>(
         level,
         "{opcode} op_mod {op_mod:#x} in slot {index}: no answer for {waited:?}; health: {health}"
     );
-}
-
-/// Puts a message into the entry that has no blocks.
-fn put_inline(entry: &mut CommandQueueEntry, fixed: &[u8], tail: &mut TailIn<'_>) {
-    let (start, rest) = entry
-        .command_input_inline_data_mut()
-        .split_at_mut(fixed.len());
-    start.copy_from_slice(fixed);
-    match tail {
-        TailIn::None => {}
-        TailIn::Bytes(bytes) => rest[..bytes.len()].copy_from_slice(bytes),
-        TailIn::Qwords(count, qword) => {
-            for (index, place) in rest
-                .as_chunks_mut::<8>()
-                .0
-                .iter_mut()
-                .enumerate()
-                .take(*count)
-            {
-                *place = qword(index).to_be_bytes();
-            }
-        }
-    }
 }
 
 /// Spreads a message over the entry and its blocks. A block that is signed is written when it is full, once.
