@@ -5,8 +5,8 @@ use bareverbs_firmware_cmds::event::EventType;
 use bareverbs_firmware_cmds::numbers::Eqn;
 
 use crate::device::Device;
+use crate::device::in_flight::InFlight;
 use crate::device::open::AtStep;
-use crate::device::overlap::Asked;
 use crate::firmware::command_queue::TailIn;
 use crate::firmware::control::MAX_EQS;
 use crate::firmware::eq::{self, EventQueue};
@@ -142,7 +142,7 @@ impl<P: Platform> Device<'_, P> {
 }
 
 /// An event queue on its way, and which events it takes.
-type BegunEq = (EventQueue, u64, Asked);
+type BegunEq = (EventQueue, u64, InFlight);
 
 /// The command without its pages.
 fn create_eq(eq: &EventQueue, mask: u64) -> CreateEqIn {

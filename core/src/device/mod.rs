@@ -27,26 +27,21 @@ mod wait;
 pub(crate) mod xrc_objects;
 
 use core::alloc::Layout;
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU8};
-use core::time::Duration;
 
 use crate::device::dm_pages::DmPages;
 use crate::device::xrc_objects::{DefaultXrcd, XrcBase};
-use bareverbs_firmware_cmds::command::{Command, EmptyOut};
 use bareverbs_firmware_cmds::health::HealthBuffer;
 use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
 use bareverbs_firmware_cmds::numbers::{Eqn, Pdn, UarIndex};
-use bareverbs_firmware_cmds::opcode::Opcode;
 use spin::Mutex;
-use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::capabilities::Capabilities;
 use crate::device::dma_buffer::DmaBuffer;
+pub use crate::device::in_flight::PendingCommand;
 use crate::device::steering_use::SteeringUse;
 use crate::device::storage::{DeviceSlot, Storage};
 pub use crate::firmware::command_queue::TailIn;
-use crate::firmware::command_queue::{PostError, SlotClass, Ticket};
 use crate::firmware::context::Context;
 use crate::firmware::control::Control;
 use crate::firmware::health;
@@ -55,18 +50,11 @@ use crate::firmware::recorder::FlightRecorder;
 use crate::memory::blue_flame::BlueFlame;
 use crate::memory::dma::DmaMemory;
 use crate::memory::tables::Tables;
-use crate::platform::{DmaError, Mapping, Platform, VectorSet};
+use crate::platform::{DmaError, Mapping, Platform};
 use crate::types::config::Config;
-use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
+use crate::types::error::DeviceError;
 use crate::types::event::AsyncEvent;
 use crate::types::gid::Mac;
-
-/// Time and turns of a wait loop between two looks at whether the device is still there: a register read takes as long
-/// as many turns.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-const TURNS_PER_LOOK: u32 = 64;
-/// Longest sleep for an interrupt at a time while a command is waited for: one that gets lost costs no more.
-const INTERRUPT_SLICE: Duration = Duration::from_millis(5);
 
 /// An mlx5 function that was brought up.
 ///
@@ -157,13 +145,6 @@ pub(crate) struct BringUpStage {
     pub(crate) uar: bool,
 }
 
-/// When a wait loop has to poll the device.
-#[derive(Debug, Default)]
-pub(crate) struct PollBackoff {
-    turns: u32,
-    looked: Option<Duration>,
-}
-
 /// The default protection domain of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DefaultPd {
@@ -171,27 +152,6 @@ pub(crate) struct DefaultPd {
     pub(crate) pdn: Option<Pdn>,
     /// The number of its users.
     pub(crate) users: u32,
-}
-
-/// A firmware command in flight ([`Device::post`]).
-///
-/// Its slot stays taken until [`Device::poll_command`] has returned the answer; if that never happens, the slot comes
-/// back some time after the command's deadline.
-#[derive(Debug)]
-#[must_use = "the command's slot stays taken until it is polled to its end"]
-pub struct PendingCommand<C> {
-    posted: Posted,
-    tail_len: usize,
-    command: PhantomData<fn() -> C>,
-}
-
-/// A command in flight, whichever it is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Posted {
-    ticket: Ticket,
-    op_mod: u16,
-    /// It is in the only slot of its kind.
-    alone: bool,
 }
 
 impl<'s, P: Platform> Device<'s, P> {
@@ -292,232 +252,6 @@ impl<'s, P: Platform> Device<'s, P> {
     /// Works on what the lock guards; `None` once the function was taken down.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Control) -> R) -> Option<R> {
         self.slot.control.lock().as_mut().map(work)
-    }
-
-    /// Executes a firmware command without tails and waits for its answer.
-    pub fn execute<C: Command>(&self, command: &C) -> Result<C::Output, CommandError> {
-        let mut output = C::Output::new_zeroed();
-        self.execute_plain(C::OPCODE, command.as_bytes(), output.as_mut_bytes())?;
-        Ok(output)
-    }
-
-    /// Executes a firmware command whose answer says no more than that it was carried out.
-    pub(crate) fn execute_no_output<C: Command>(&self, command: &C) -> Result<(), CommandError> {
-        const { assert!(size_of::<C::Output>() == EmptyOut::SIZE) };
-        self.execute_bytes_no_output(C::OPCODE, command.as_bytes())
-    }
-
-    /// The same, for commands that are laid out alike.
-    pub(crate) fn execute_bytes_no_output(
-        &self,
-        opcode: Opcode,
-        fixed_in: &[u8],
-    ) -> Result<(), CommandError> {
-        let mut output = [0; EmptyOut::SIZE];
-        self.execute_bytes(opcode, fixed_in, TailIn::None, &mut output, &mut [])
-    }
-
-    fn execute_plain(
-        &self,
-        opcode: Opcode,
-        fixed_in: &[u8],
-        fixed_out: &mut [u8],
-    ) -> Result<(), CommandError> {
-        self.execute_bytes(opcode, fixed_in, TailIn::None, fixed_out, &mut [])
-    }
-
-    /// Executes a firmware command whose input continues with `tail_in` and whose output continues in `tail_out`, and
-    /// waits for its answer. Meanwhile the device is driven as by [`poll`](Self::poll).
-    pub fn execute_with<C: Command>(
-        &self,
-        command: &C,
-        tail_in: TailIn<'_>,
-        tail_out: &mut [u8],
-    ) -> Result<C::Output, CommandError> {
-        let mut output = C::Output::new_zeroed();
-        let fixed_out = output.as_mut_bytes();
-        self.execute_bytes(C::OPCODE, command.as_bytes(), tail_in, fixed_out, tail_out)?;
-        Ok(output)
-    }
-
-    /// As [`execute_with`](Self::execute_with): once for all commands, of which there are many.
-    #[inline(never)]
-    fn execute_bytes(
-        &self,
-        opcode: Opcode,
-        fixed_in: &[u8],
-        mut tail_in: TailIn<'_>,
-        fixed_out: &mut [u8],
-        tail_out: &mut [u8],
-    ) -> Result<(), CommandError> {
-        let started = self.platform.now();
-        let mut backoff = PollBackoff::default();
-        let output_len = fixed_out.len().saturating_add(tail_out.len());
-        let posted = loop {
-            match self.try_post(
-                SlotClass::Ordinary,
-                opcode,
-                fixed_in,
-                tail_in.reborrow(),
-                output_len,
-            ) {
-                Err(error) if matches!(error.failure, CommandFailure::QueueFull { .. }) => {
-                    let waited = self.platform.now().saturating_sub(started);
-                    if waited >= self.config.command_timeout {
-                        let waited = waited.into();
-                        let failure = CommandFailure::QueueFull { waited };
-                        return Err(CommandError { failure, ..error });
-                    }
-                }
-                result => break result?,
-            }
-            self.pause(&mut backoff);
-            // A dead device is found when the command is posted.
-            let _ = self.poll();
-        };
-        self.wait_for_posted(opcode, posted, fixed_out, tail_out)
-    }
-
-    /// Waits for the answer of a command that was posted.
-    fn wait_for_posted(
-        &self,
-        opcode: Opcode,
-        posted: Posted,
-        fixed_out: &mut [u8],
-        tail_out: &mut [u8],
-    ) -> Result<(), CommandError> {
-        let mut backoff = PollBackoff::default();
-        loop {
-            if let Some(result) = self.poll_posted(opcode, posted, fixed_out, tail_out) {
-                return result;
-            }
-            self.pause(&mut backoff);
-        }
-    }
-
-    /// One turn of a wait loop: lets the device run, and notices when it has gone.
-    pub(crate) fn pause(&self, backoff: &mut PollBackoff) {
-        if self.config.interrupts && !self.completion_eqs.is_empty() {
-            let deadline = self.platform.now().saturating_add(INTERRUPT_SLICE);
-            self.platform.wait_interrupt(VectorSet::one(0), deadline);
-        } else {
-            self.platform.relax();
-        }
-        let now = self.platform.now();
-        backoff.turns += 1;
-        let looked = *backoff.looked.get_or_insert(now);
-        if backoff.turns >= TURNS_PER_LOOK || now.saturating_sub(looked) >= LOOK_INTERVAL {
-            backoff.turns = 0;
-            backoff.looked = Some(now);
-            if health::is_gone(&self.platform) {
-                self.with(|control| control.fail(&self.context(), DeviceError::Gone));
-            }
-        }
-    }
-
-    /// Posts a firmware command without waiting for its answer, of which `tail_len` bytes follow the fixed part.
-    /// [`CommandFailure::QueueFull`] means: later.
-    pub fn post<C: Command>(
-        &self,
-        command: &C,
-        tail_in: TailIn<'_>,
-        tail_len: usize,
-    ) -> Result<PendingCommand<C>, CommandError> {
-        let output_len = size_of::<C::Output>().saturating_add(tail_len);
-        let fixed = command.as_bytes();
-        let posted = self.try_post(SlotClass::Ordinary, C::OPCODE, fixed, tail_in, output_len)?;
-        Ok(PendingCommand {
-            posted,
-            tail_len,
-            command: PhantomData,
-        })
-    }
-
-    #[inline(never)]
-    fn try_post(
-        &self,
-        class: SlotClass,
-        opcode: Opcode,
-        fixed: &[u8],
-        tail_in: TailIn<'_>,
-        output_len: usize,
-    ) -> Result<Posted, CommandError> {
-        let op_mod = fixed
-            .get(6..8)
-            .and_then(|bytes| bytes.first_chunk())
-            .map_or(0, |b| u16::from_be_bytes(*b));
-        let error = |failure| CommandError {
-            opcode,
-            op_mod,
-            failure,
-        };
-        let posted = self.with(|control| match control.failed() {
-            Some(failed) => Err(PostError::Failed(CommandFailure::Device(failed))),
-            None => {
-                let alone = control.queue.has_one_ordinary_slot();
-                let mut queue = control.queue.recorded(self.recorder);
-                let ticket = queue.post(&self.platform, class, opcode, fixed, tail_in, output_len);
-                ticket.map(|ticket| (ticket, alone))
-            }
-        });
-        match posted {
-            Some(Ok((ticket, alone))) => Ok(Posted {
-                ticket,
-                op_mod,
-                alone,
-            }),
-            Some(Err(PostError::Full)) => {
-                Err(error(CommandFailure::QueueFull { waited: Millis(0) }))
-            }
-            Some(Err(PostError::Failed(failure))) => Err(error(failure)),
-            None => Err(error(CommandFailure::Device(DeviceError::Closed))),
-        }
-    }
-
-    /// Looks for the answer of a posted command; `None` while it is not there. `tail` takes what follows the fixed part
-    /// of the answer. Drives the device as [`poll`](Self::poll) does. After anything but `None` the command is over.
-    pub fn poll_command<C: Command>(
-        &self,
-        pending: &mut PendingCommand<C>,
-        tail: &mut [u8],
-    ) -> Option<Result<C::Output, CommandError>> {
-        let mut output = C::Output::new_zeroed();
-        let len = tail.len().min(pending.tail_len);
-        let fixed = output.as_mut_bytes();
-        let answer = self.poll_posted(C::OPCODE, pending.posted, fixed, &mut tail[..len])?;
-        Some(answer.map(|()| output))
-    }
-
-    #[inline(never)]
-    fn poll_posted(
-        &self,
-        opcode: Opcode,
-        posted: Posted,
-        fixed: &mut [u8],
-        tail: &mut [u8],
-    ) -> Option<Result<(), CommandError>> {
-        let answer = self.with(|control| {
-            let serviced = control.service(&self.context());
-            let mut queue = control.queue.recorded(self.recorder);
-            let answer = queue.finish(&self.platform, posted.ticket, fixed, tail);
-            // An answer that is there counts, even from a device that has died since. One that is not will never come.
-            let answer = answer.or_else(|| {
-                serviced
-                    .err()
-                    .map(|failed| Err(CommandFailure::Device(failed)))
-            });
-            (answer, control.has_wakers())
-        });
-        let closed = Some(Err(CommandFailure::Device(DeviceError::Closed)));
-        let (answer, wakers) = answer.unwrap_or((closed, false));
-        if wakers {
-            self.wake_tasks();
-        }
-        Some(answer?.map_err(|failure| CommandError {
-            opcode,
-            op_mod: posted.op_mod,
-            failure,
-        }))
     }
 
     /// The number of firmware commands that were answered so far.
@@ -629,11 +363,6 @@ mod tests {
     fn _is_shared_between_threads<P: Platform + Send + Sync>(device: Device<'_, P>) {
         fn sync<T: Send + Sync>(_: T) {}
         sync(device);
-    }
-
-    fn _command_moves_between_threads<C: Command>(pending: PendingCommand<C>) {
-        fn send<T: Send + Sync>(_: T) {}
-        send(pending);
     }
 
     #[test]

@@ -43,10 +43,10 @@ use bareverbs_firmware_cmds::values::{
 use bareverbs_firmware_cmds::vport::ModifyNicVportContextIn;
 use zerocopy::{FromBytes, FromZeros};
 
+use crate::device::Device;
 use crate::device::function::FunctionKind;
-use crate::device::overlap::{Asked, Order};
+use crate::device::in_flight::{InFlight, PollBackoff};
 use crate::device::storage::Storage;
-use crate::device::{Device, PollBackoff};
 use crate::firmware::command_queue::{CommandQueue, SetUpError, TailIn};
 use crate::firmware::control::Control;
 use crate::firmware::health::{self, read_health};
@@ -251,7 +251,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let physical = self.function_kind() != FunctionKind::Virtual;
         let written = match physical {
             true => self.ask(&write, TailIn::Bytes(&register.0), answer.0.len()),
-            false => Asked::NOTHING,
+            false => InFlight::Idle,
         };
         let mut image = [0; CAPABILITY_GROUP_SIZE];
         let general = self.ask_group(CapabilityGroup::General, CapabilityMode::Current);
@@ -267,7 +267,7 @@ impl<'s, P: Platform> Device<'s, P> {
         if verify {
             // Which answers are signed is known for those alone that are asked for afterwards.
             self.carried_out(set).at(OpenStep::Capabilities)?;
-            set = Order::Done(Ok(()));
+            set = InFlight::DONE;
             self.with(|control| control.queue.verify_signatures());
         }
         let current = CapabilityMode::Current;
@@ -311,7 +311,7 @@ impl<'s, P: Platform> Device<'s, P> {
             .map(drop)
     }
 
-    fn set_group(&self, group: CapabilityGroup, image: &[u8]) -> Order {
+    fn set_group(&self, group: CapabilityGroup, image: &[u8]) -> InFlight {
         let mut set = SetHcaCapIn::new();
         set.set_op_mod(group.set());
         self.order(&set, TailIn::Bytes(image))
@@ -367,7 +367,7 @@ impl<'s, P: Platform> Device<'s, P> {
         &mut self,
         asked: AskedGroup,
         image: &mut [u8],
-    ) -> Result<Option<Order>, OpenError> {
+    ) -> Result<Option<InFlight>, OpenError> {
         self.take_group(asked, image)?;
         let mut caps = head::<AtomicCaps>(image);
         let mut set = None;
@@ -390,7 +390,7 @@ impl<'s, P: Platform> Device<'s, P> {
         &mut self,
         [max, current]: [AskedGroup; 2],
         image: &mut [u8],
-    ) -> Result<Option<Order>, OpenError> {
+    ) -> Result<Option<InFlight>, OpenError> {
         self.take_group(max, image)?;
         let possible = head::<RoceCap>(image).sw_r_roce_src_udp_port();
         self.take_group(current, image)?;
@@ -420,7 +420,7 @@ impl<'s, P: Platform> Device<'s, P> {
         let terminates = self.capabilities.hca.terminate_scatter_list_mkey();
         let asked = match terminates {
             true => self.ask(&special, TailIn::None, 0),
-            false => Asked::NOTHING,
+            false => InFlight::Idle,
         };
         let version = self.order_driver_version();
         let alloc = AllocUarIn::new();
@@ -458,7 +458,7 @@ impl<'s, P: Platform> Device<'s, P> {
         version.and(uar).and(second)
     }
 
-    fn order_driver_version(&self) -> Option<Order> {
+    fn order_driver_version(&self) -> Option<InFlight> {
         let version = self.config.driver_version.as_bytes();
         if !self.capabilities.hca.driver_version() || version.is_empty() {
             return None;
@@ -471,7 +471,7 @@ impl<'s, P: Platform> Device<'s, P> {
         Some(self.order(&set, TailIn::None))
     }
 
-    pub(super) fn order_roce(&self) -> Option<Order> {
+    pub(super) fn order_roce(&self) -> Option<InFlight> {
         self.capabilities.roce?;
         let mut modify = ModifyNicVportContextIn::new();
         modify.field_select_mut().set_roce_en(true);
@@ -497,7 +497,7 @@ impl<'s, P: Platform> Device<'s, P> {
 
     /// A second page, write-combining, if the device has BlueFlame registers. The first page stays uncached, and the
     /// device would mix up their doorbells if they were the same.
-    fn set_up_blue_flame(&mut self, asked: Asked) -> Result<(), OpenError> {
+    fn set_up_blue_flame(&mut self, asked: InFlight) -> Result<(), OpenError> {
         let step = OpenStep::AllocUar;
         let alloc = AllocUarIn::new();
         let answer = self.answer(asked, &alloc, TailIn::None, &mut []).at(step)?;
@@ -526,7 +526,7 @@ impl<'s, P: Platform> Device<'s, P> {
 }
 
 /// A group of capabilities that was asked for.
-type AskedGroup = (QueryHcaCapIn, Asked);
+type AskedGroup = (QueryHcaCapIn, InFlight);
 
 /// Sets the command queue up, and puts the control path's state where it stays. A separate function, so that the stack
 /// is free of what passes through it before the first command goes.

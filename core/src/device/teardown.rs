@@ -13,7 +13,8 @@ use bareverbs_firmware_cmds::init_segment::{
 };
 use bareverbs_firmware_cmds::uar::DeallocUarIn;
 
-use crate::device::{Device, PollBackoff};
+use crate::device::Device;
+use crate::device::in_flight::PollBackoff;
 use crate::firmware::page_chunk;
 use crate::firmware::pages::SupplyError;
 use crate::firmware::recorder::RecordKind;

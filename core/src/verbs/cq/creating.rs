@@ -149,7 +149,9 @@ impl<'d, P: Platform> CreatingCq<'d, P> {
             return Some(Err(error));
         }
         let mut out = CreateCqOut::new_zeroed();
-        let answer = self.device.look(self.flight, out.as_mut_bytes(), waker)?;
+        let answer = self
+            .device
+            .look(&self.flight, out.as_mut_bytes(), &mut [], waker)?;
         Some(match answer {
             Ok(()) => Ok(self.made(Cqn::from_low_bits(out.cqn()))?),
             Err(error) => Err(self.fail(error)),

@@ -94,7 +94,7 @@ impl<'d, P: Platform> DestroyingCq<'d, P> {
             outcome = device.begin_no_output(&mut self.flight, self.class, &command);
         }
         if outcome.is_ok() {
-            outcome = device.look_no_output(self.flight, waker)?;
+            outcome = device.look_no_output(&self.flight, waker)?;
         }
         let cq = self.cq.take()?;
         Some(match outcome {

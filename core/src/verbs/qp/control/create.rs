@@ -198,7 +198,9 @@ impl<'d, P: Platform> CreatingObject<'d, P> {
             return Some(Err(error));
         }
         let mut out = CreateQpOut::new_zeroed();
-        let answer = self.device.look(self.flight, out.as_mut_bytes(), waker)?;
+        let answer = self
+            .device
+            .look(&self.flight, out.as_mut_bytes(), &mut [], waker)?;
         Some(match answer {
             Ok(()) => {
                 let parts = self.parts.take()?;

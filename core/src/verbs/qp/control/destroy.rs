@@ -60,7 +60,7 @@ impl<P: Platform> QpObject<'_, P> {
                 UnderWay::Modify(transit) => {
                     // The firmware executes commands in any order: the last one of the QP's own has to be over. Whatever it
                     // did to the state, RESET ends it.
-                    let answer = self.device.look_no_output(transit.flight, waker)?;
+                    let answer = self.device.look_no_output(&transit.flight, waker)?;
                     self.settle_gid(transit.sgid, answer);
                     self.under_way = UnderWay::Reset(InFlight::Idle);
                 }
@@ -79,7 +79,7 @@ impl<P: Platform> QpObject<'_, P> {
                         self.under_way = UnderWay::Reset(flight);
                     }
                     // In order: first nothing more arrives, then the object goes. A refusal shows in the next command.
-                    let _ = self.device.look_no_output(flight, waker)?;
+                    let _ = self.device.look_no_output(&flight, waker)?;
                     self.under_way = UnderWay::Destroy(InFlight::Idle);
                 }
                 UnderWay::Destroy(mut flight) => {
@@ -93,7 +93,7 @@ impl<P: Platform> QpObject<'_, P> {
                         }
                         self.under_way = UnderWay::Destroy(flight);
                     }
-                    let answer = self.device.look_no_output(flight, waker)?;
+                    let answer = self.device.look_no_output(&flight, waker)?;
                     return self.end_teardown(answer);
                 }
                 UnderWay::Gone => return Some(Ok(())),

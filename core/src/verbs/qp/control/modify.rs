@@ -112,33 +112,20 @@ impl<P: Platform> DynQp<'_, P> {
             // Its outcome shows in the state.
             let _ = device.until(|| self.try_finish_modify());
         }
-        match self.begin_modify(SlotClass::Ordinary, attr, mask) {
-            Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
-                self.wait_to_start(attr, mask)?
-            }
-            started => started?,
-        }
-        device.until(|| self.try_finish_modify())
-    }
-
-    /// Starts a transition once there is a place in the command queue.
-    #[cold]
-    fn wait_to_start(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
-        let device = self.device();
-        let begun = device.platform().now();
-        device.until(
-            || match self.begin_modify(SlotClass::Ordinary, attr, mask) {
-                Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
-                    let waited = device.platform().now().saturating_sub(begun);
-                    (waited >= device.config().command_timeout).then(|| {
-                        let waited = waited.into();
-                        let failure = CommandFailure::QueueFull { waited };
-                        Err(ModifyError::Command(CommandError { failure, ..error }))
-                    })
+        let mut waiting = InFlight::Idle;
+        device.until(|| {
+            if !self.object.is_modifying() {
+                match self.begin_modify(SlotClass::Ordinary, attr, mask) {
+                    Ok(()) => {}
+                    Err(ModifyError::Command(error)) => {
+                        let refused = device.defer(&mut waiting, error).err()?;
+                        return Some(Err(refused.into()));
+                    }
+                    Err(error) => return Some(Err(error)),
                 }
-                started => Some(started),
-            },
-        )
+            }
+            self.try_finish_modify()
+        })
     }
 
     /// Begins to modify attributes and state, and waits for nothing. Until [`try_finish_modify`](Self::try_finish_modify) says
@@ -328,10 +315,11 @@ impl<P: Platform> QpObject<'_, P> {
 
     /// Records what the transition under way did, once it is over.
     fn finish_modify(&mut self, waker: Option<&Waker>) -> Option<Result<(), CommandError>> {
-        let UnderWay::Modify(transit) = self.under_way else {
+        let UnderWay::Modify(transit) = &self.under_way else {
             return Some(Ok(()));
         };
-        let answer = self.device.look_no_output(transit.flight, waker)?;
+        let answer = self.device.look_no_output(&transit.flight, waker)?;
+        let transit = *transit;
         self.under_way = UnderWay::None;
         self.settle_gid(transit.sgid, answer);
         if answer.is_err() {
