@@ -24,6 +24,8 @@ const FRAME: usize = 1536;
 const BURST: usize = 64;
 /// Changes of addresses that wait to be fetched. The oldest go first if they are not fetched.
 const CHANGES: usize = 16;
+/// Time between two looks for room in the GID table.
+const NO_ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// Events of a poll for its owner.
 type Events = heapless::Deque<Event, CHANGES>;
@@ -42,6 +44,8 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     device: &'d Device<'d, P>,
     roce_version: RoceVersion,
     armed: bool,
+    /// When it looks for room for addresses that found the GID table full.
+    room_at: Option<Duration>,
     changes: heapless::Deque<AddressChange, CHANGES>,
     events: Events,
     /// Frames for another stack, which the host does not use.
@@ -76,6 +80,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             device,
             roce_version: RoceVersion::V2,
             armed: false,
+            room_at: None,
             changes: heapless::Deque::new(),
             events: Events::new(),
             inbox: None,
@@ -95,7 +100,9 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     /// Gives the port an address, whose first `prefix` bits all hosts on the link share, in a VLAN or outside any.
     ///
     /// # Errors
-    /// If it is no address of a host, if it is there already, or if the storage is full.
+    /// If it is no address of a host, if it is there already, or if the storage is full. Where the GID table is full,
+    /// [`RdmaError::Full`], here or from [`poll`](Neighbours::poll) when the address has been probed for: the address is kept,
+    /// and gets its entry when there is room.
     pub fn add_address(
         &mut self,
         address: IpAddr,
@@ -108,7 +115,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     }
 
     /// Takes an address away, and its entry in the GID table. Connections that use it fail. The entry is free for another
-    /// address once the QPs of these are destroyed.
+    /// address once the QPs of these are destroyed or reset.
     ///
     /// # Errors
     /// If it is not there, or if the firmware refuses.
@@ -116,6 +123,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         let now = self.device.platform().now();
         self.host.remove_address(now, address, vlan)?;
         self.drop_gid(address, vlan)?;
+        self.room_at = self.room_at.map(|_| now);
         self.poll(now)
     }
 
@@ -123,7 +131,8 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     /// for one step of probing, and begins anew with each: a caller that is late sends its probes late.
     ///
     /// # Errors
-    /// [`RdmaError::AddressInUse`] if another machine has one; if a step takes longer; if the device fails.
+    /// [`RdmaError::AddressInUse`] if another machine has one; [`RdmaError::Full`] if the GID table has no room for one; if
+    /// a step takes longer; if the device fails.
     pub fn wait_for_addresses(&mut self, mut deadline: Duration) -> Result<(), RdmaError> {
         let patience = deadline.saturating_sub(self.device.platform().now());
         let mut left = self.host.probing();
@@ -141,7 +150,10 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 }
             }
             if probing == 0 {
-                return Ok(());
+                return match self.room_at {
+                    Some(_) => Err(self.no_room()),
+                    None => Ok(()),
+                };
             }
             if now >= deadline {
                 return Err(RdmaError::TimedOut);
@@ -244,9 +256,15 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         can_transmit(&mut self.queue, &mut failed) || failed.is_some()
     }
 
-    fn act(&mut self, event: Event) -> Result<(), RdmaError> {
+    fn act(&mut self, now: Duration, event: Event) -> Result<(), RdmaError> {
         match event {
-            Event::AddressReady { address, vlan } => self.enter_gid(address, vlan)?,
+            Event::AddressReady { address, vlan } => {
+                let entered = self.enter_gid(address, vlan);
+                if let Err(RdmaError::Full { .. }) = entered {
+                    self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+                }
+                entered?;
+            }
             Event::NeighbourChanged { address, vlan, mac } => self.change(AddressChange {
                 address,
                 vlan,
@@ -284,18 +302,40 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         {
             return Ok(());
         }
-        let Some(index) = self.device.free_gid_index() else {
-            return Err(RdmaError::Full {
-                what: "GIDs",
-                capacity: self.device.gid_table_len(),
-            });
-        };
+        let index = self.device.free_gid_index().ok_or_else(|| self.no_room())?;
         let entry = GidEntry {
             version: self.roce_version,
             vlan,
             ..GidEntry::roce_v2(gid, self.host.mac())
         };
         Ok(self.device.set_gid(index, entry)?)
+    }
+
+    fn no_room(&self) -> RdmaError {
+        RdmaError::Full {
+            what: "GIDs",
+            capacity: self.device.gid_table_len(),
+        }
+    }
+
+    /// Enters the addresses that found the GID table full, as far as there is room now.
+    fn enter_late(&mut self, now: Duration) -> Result<(), RdmaError> {
+        self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+        loop {
+            let missing = |(address, _, vlan): &(IpAddr, u8, Option<u16>)| {
+                let gid = Gid::from(*address);
+                let found = self.device.find_gid(&gid, self.roce_version, *vlan);
+                found.is_none()
+            };
+            let Some((address, _, vlan)) = self.host.addresses().find(missing) else {
+                self.room_at = None;
+                return Ok(());
+            };
+            if self.device.free_gid_index().is_none() {
+                return Ok(());
+            }
+            self.act(now, Event::AddressReady { address, vlan })?;
+        }
     }
 
     fn drop_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
@@ -380,7 +420,10 @@ impl<P: Platform> Neighbours for NeighbourDiscovery<'_, '_, P> {
                 self.send(&frame[..length])?;
             }
             while let Some(event) = self.host.poll_event() {
-                self.act(event)?;
+                self.act(now, event)?;
+            }
+            if self.room_at.is_some_and(|at| at <= now) {
+                self.enter_late(now)?;
             }
             // An interrupt reports only frames that come after it was armed, so that earlier ones have to be looked
             // for.
@@ -396,7 +439,8 @@ impl<P: Platform> Neighbours for NeighbourDiscovery<'_, '_, P> {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        self.host.next_deadline()
+        let deadlines = [self.host.next_deadline(), self.room_at];
+        deadlines.into_iter().flatten().min()
     }
 
     fn next_change(&mut self) -> Option<AddressChange> {

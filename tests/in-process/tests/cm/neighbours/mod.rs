@@ -377,6 +377,72 @@ fn an_address_that_is_anothers_is_not_taken() {
     assert_eq!(pair.devices[1].gid_table().count(), 0);
 }
 
+/// Addresses that find the GID table full are reported as errors, and get their entries when there is room.
+#[test]
+fn an_address_waits_for_room_in_the_gid_table() {
+    use rdma::Neighbours as _;
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let device = device(&world, 0);
+    while let Some(index) = device.free_gid_index() {
+        let gid = Gid::from_ipv4([198, 51, (index >> 8) as u8, index as u8].into());
+        device
+            .set_gid(index, bareverbs_core::GidEntry::roce_v2(gid, [2; 6]))
+            .unwrap();
+    }
+    let mut host = neighbours(device);
+    let texts = ["2001:db8::1", "2001:db8::2"];
+    for text in texts {
+        host.add_address(ip(text), 64, None).unwrap();
+    }
+    let patience = 10 * SECOND;
+    for _ in texts {
+        let full = host
+            .wait_for_addresses(device.platform_now() + patience)
+            .unwrap_err();
+        assert!(matches!(full, RdmaError::Full { .. }), "{full}");
+    }
+    assert!(host.host().is_settled());
+    let entry = |text: &str| device.find_gid(&Gid::from(ip(text)), RoceVersion::V2, None);
+    let pass = |host: &mut Neighbours| {
+        for _ in 0..20 {
+            world.advance(SECOND / 10);
+            host.poll(device.platform_now()).unwrap();
+        }
+        texts.map(entry)
+    };
+    assert_eq!(pass(&mut host), [None; 2]);
+    assert_eq!(host.next_event(), None);
+    for (index, text) in [5, 3].into_iter().zip(texts) {
+        let late = host.wait_for_addresses(device.platform_now() + patience);
+        assert!(matches!(late, Err(RdmaError::Full { .. })));
+        device.del_gid(index).unwrap();
+        let _ = pass(&mut host);
+        assert_eq!(entry(text), Some(index));
+        let address = ip(text);
+        let ready = ip::Event::AddressReady {
+            address,
+            vlan: None,
+        };
+        assert_eq!((host.next_event(), host.next_event()), (Some(ready), None));
+    }
+    host.wait_for_addresses(device.platform_now() + patience)
+        .unwrap();
+    // The entry of an address that is removed is the next one's at once, and an address that is removed waits no longer.
+    for (text, entered) in [("192.0.2.3", true), ("192.0.2.4", false)] {
+        // It is not probed for.
+        let full = host.add_address(ip(text), 24, None);
+        assert!(matches!(full, Err(RdmaError::Full { .. })));
+        let removed = if entered { texts[0] } else { text };
+        host.remove_address(ip(removed), None).unwrap();
+        assert_eq!(entry(text).is_some(), entered);
+        host.wait_for_addresses(device.platform_now() + patience)
+            .unwrap();
+    }
+}
+
 /// Waiting for an address counts the time since the last step of probing: a probe goes within a second (RFC 4862, 5.4.2,
 /// `MAX_RTR_SOLICITATION_DELAY`), and the address is the port's one second after it (RFC 4861, `RETRANS_TIMER`). Twice that
 /// time for both steps does not do for a thread that comes late to one.
