@@ -85,11 +85,12 @@ impl AnyQp {
     fn split(&mut self) -> (SendHalf, RecvHalf) {
         match self {
             Self::Verbs(qp) => {
-                let send = send_half::<Rc>(qp)
-                    .or_else(|| send_half::<Uc>(qp))
-                    .or_else(|| send_half::<Ud>(qp))
-                    .or_else(|| send_half::<XrcSend>(qp));
-                (send, Some(qp.recv_queue().into()))
+                // Both come from one borrow: another one of the QP would end the first pointer.
+                let halves = halves::<Rc>(qp)
+                    .or_else(|| halves::<Uc>(qp))
+                    .or_else(|| halves::<Ud>(qp))
+                    .or_else(|| halves::<XrcSend>(qp));
+                halves.unwrap_or_else(|| (None, Some(qp.recv_queue().into())))
             }
             Self::Raw(RawQp { qp, .. }) => {
                 let (send, recv) = qp.split();
@@ -100,10 +101,10 @@ impl AnyQp {
     }
 }
 
-/// The send queue, if the QP is of this type.
-fn send_half<T: QpType>(qp: &mut DynQp<'static, P>) -> SendHalf {
-    qp.send_queue::<T>()
-        .map(|queue| NonNull::from(queue).cast())
+/// The queues, if the QP is of this type.
+fn halves<T: QpType>(qp: &mut DynQp<'static, P>) -> Option<(SendHalf, RecvHalf)> {
+    let (send, recv) = qp.split::<T>()?;
+    Some((Some(NonNull::from(send).cast()), Some(recv.into())))
 }
 
 /// The send queue of a QP: a `SendQueue` of the QP's type, which those functions know that are made for the type. A target of
