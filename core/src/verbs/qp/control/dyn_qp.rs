@@ -30,9 +30,13 @@ use bareverbs_firmware_cmds::wqe::{ControlFlags, completion};
 
 /// A queue pair of any type: number, state and control, and its queues by request. Destroyed when dropped.
 ///
-/// The calls are those of [`Qp`](crate::Qp), which is a `DynQp` of a type that is known when the code is compiled. A program that
-/// learns the type while it runs creates it with [`Pd::create_dyn_qp`], keeps it like this, and asks for the queue
-/// of the type that it posts to ([`send_queue`](Self::send_queue)).
+/// A [`Qp`](crate::Qp) is a `DynQp` of a type that is known when the code is compiled. A program that learns the type while it
+/// runs creates it with [`Pd::create_dyn_qp_by_handles`], keeps it like this, and asks for the queue of the type that it posts
+/// to ([`send_queue`](Self::send_queue)).
+///
+/// It has the calls of `Qp` except [`bring_to_rts`](crate::Qp::bring_to_rts), [`modifying`](crate::Qp::modifying) and those that
+/// some types alone have: multicast groups, connections, streams of DCIs. [`as_qp_mut`](Self::as_qp_mut) lends the `Qp`
+/// for these.
 pub struct DynQp<'d, P: Platform> {
     /// Holds the place of a queue of the QP's type: [`queue_of`].
     pub(in crate::verbs::qp) sq: SendQueue<'d, P, Rc>,

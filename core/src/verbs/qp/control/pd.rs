@@ -63,41 +63,16 @@ impl<'d, P: Platform> Pd<'d, P> {
         scatter: Codes,
     ) -> Result<CreatingQp<'d, P, T>, CreateQpError> {
         const { assert_made_in_pd::<T>() }
-        self.begin_object_on(T::KIND, class, init, scatter)
-            .map(Creating::of)
-    }
-
-    fn begin_object_on(
-        &self,
-        kind: QpKind,
-        class: SlotClass,
-        init: &mut QpInitAttr<'_, 'd, P>,
-        scatter: Codes,
-    ) -> Result<CreatingObject<'d, P>, CreateQpError> {
         let mut handles = init.handles();
-        let mut begun = self.begin_object(kind, class, &mut handles, scatter);
+        let mut begun = self.begin_object(T::KIND, class, &mut handles, scatter);
         if let Err(CreateQpError::NoSlot { .. }) = begun {
             // Destroyed QPs may still wait until the poller of these CQs detaches them.
             init.send_cq.reap();
             init.recv_cq.reap();
-            begun = self.begin_object(kind, class, &mut handles, scatter);
+            begun = self.begin_object(T::KIND, class, &mut handles, scatter);
         }
         init.cap = handles.cap;
-        begun
-    }
-
-    /// [`create_qp`](Self::create_qp) of a type that is a value.
-    ///
-    /// # Errors
-    /// [`CreateQpError::OtherCall`] of types that are created by other calls.
-    pub fn create_dyn_qp(
-        &self,
-        kind: QpKind,
-        init: &mut QpInitAttr<'_, 'd, P>,
-    ) -> Result<DynQp<'d, P>, CreateQpError> {
-        check_made_in_pd(kind)?;
-        let begun = self.begin_object_on(kind, SlotClass::Ordinary, init, Codes::NONE)?;
-        Creating::of(begun).wait()
+        begun.map(Creating::of)
     }
 
     /// [`start_create_qp`](Self::start_create_qp) on CQs and an SRQ that another caller owns.
