@@ -26,7 +26,14 @@ pub(super) fn compare(page: &str, symbols: &[Symbol], defined: &BTreeSet<String>
             false => State::Refuses,
         };
         outcome.check(there == Some(here), || {
-            format!("{name}: {there:?} in docs/c-abi.md, {here:?} in the library")
+            let is = match here {
+                State::Works => "works, since the crate bareverbs-c defines it",
+                State::Refuses => "refuses, since the crate bareverbs-c does not define it",
+            };
+            match there {
+                Some(_) => format!("{name} {is}, and docs/c-abi.md says otherwise"),
+                None => format!("{name} {is}, and is in no row of docs/c-abi.md"),
+            }
         });
     }
     for name in rows.keys().filter(|name| !used.contains(**name)) {

@@ -207,7 +207,12 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
             None if engines::names().any(|engine| engine == name) => {}
             None if mpi::names().any(|(job, _)| job == name) => {}
             None if machines::names().any(|(job, _)| job == name) => {}
-            None => return Err(format!("no scenario {name:?}")),
+            None => {
+                return Err(format!(
+                    "no scenario {name:?}: the files in tests/rigs/src/c_abi/table name most of them, and {LIBRARY:?} \
+                     compares symbols, headers and docs/c-abi.md"
+                ));
+            }
         }
     }
     Ok(found)
