@@ -231,25 +231,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Queues an event.
-    pub(super) fn raise(&mut self, index: usize, bit: u8) {
-        let tail = self.event_tail;
-        let slot = &mut self.slots[index];
-        if slot.zombie {
-            return;
-        }
-        slot.pending_events |= bit;
-        if !slot.in_events {
-            slot.in_events = true;
-            slot.event_next = NIL;
-            match self.slots.get_mut(tail as usize) {
-                Some(tail) => tail.event_next = index as u32,
-                None => self.event_head = index as u32,
-            }
-            self.event_tail = index as u32;
-        }
-    }
-
     /// Queues a message.
     pub(super) fn send(&mut self, index: usize, bit: u8) {
         let tail = self.tx_tail;
