@@ -14,6 +14,7 @@ pub(crate) mod memory;
 #[cfg(feature = "model")]
 pub(crate) mod model;
 pub(crate) mod owner;
+pub(crate) mod pages;
 pub(crate) mod progress;
 pub(crate) mod registry;
 pub mod settings;

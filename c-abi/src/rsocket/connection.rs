@@ -15,6 +15,7 @@ use bareverbs_node::verbs::{
 
 use crate::process::failure::{Errno, Result};
 use crate::process::hca::{Hca, P};
+use crate::process::pages;
 use crate::rsocket::flow::{Inbound, Outbound};
 use crate::rsocket::options::Sizes;
 use crate::rsocket::port::Port;
@@ -508,6 +509,9 @@ impl Connection {
         let mut access = Access::LOCAL_WRITE;
         if remote {
             access |= Access::REMOTE_WRITE;
+        }
+        if !buffer.is_empty() {
+            pages::check(buffer, true)?;
         }
         // SAFETY: the caller promises that the memory stays until it is unmapped or the connection is gone, and the device may
         // change it.

@@ -7,15 +7,22 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
-use bareverbs_node::verbs::{Access, CommandError, Mr};
+use bareverbs_node::verbs::{Access, CommandError, Mr, MrError};
 
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_mr, ibv_pd};
 use crate::process::failure::{Errno, Result, as_errno, as_pointer, guarded};
 use crate::process::hca::P;
+use crate::process::pages;
 use crate::verbs::dm::DmRegion;
 use crate::verbs::pd::pd;
 use crate::verbs::rereg;
+
+/// Rights with which the device writes to a region, or lets a window do so (`ib_access_writable` of Linux).
+const WRITABLE: c_uint = Access::LOCAL_WRITE.bits()
+    | Access::REMOTE_WRITE.bits()
+    | Access::REMOTE_ATOMIC.bits()
+    | IBV_ACCESS_MW_BIND;
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
@@ -128,8 +135,18 @@ unsafe fn register(
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
     let flags = Access::from_bits_truncate(required(access));
     let region = NonNull::slice_from_raw_parts(start, length);
+    let there = match length {
+        0 => Ok(()),
+        _ => pages::check(region, access & WRITABLE != 0),
+    };
     // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
-    let mr = unsafe { object.pd.reg_mr_iova(region, iova, flags) }?;
+    let mr = match unsafe { object.pd.reg_mr_iova(region, iova, flags) } {
+        // What is refused before memory is looked at is said first.
+        Err(MrError::Memory(_)) => return Err(there.err().unwrap_or(Errno::ENOMEM)),
+        made => made?,
+    };
+    // The region is not known to anybody yet, and goes.
+    there?;
     let c = ibv_mr {
         context: object.c.context,
         pd: domain,
@@ -227,6 +244,12 @@ unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
         return Ok(false);
     };
     let to = Access::from_bits_truncate(required(access));
+    if access & WRITABLE != 0 {
+        // As `ib_umem_check_rereg` of Linux, which refuses all memory that was registered for reading.
+        let start = NonNull::new(object.c.addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
+        let region = NonNull::slice_from_raw_parts(start, object.c.length);
+        pages::check(region, true).map_err(|_| Errno(libc::EACCES))?;
+    }
     match rereg::change_access(pd, mr, to) {
         Ok(()) => {
             object.asked = access;

@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include <stddef.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <infiniband/mlx5dv.h>
@@ -118,6 +119,44 @@ static void registration(struct ibv_context *context, struct ibv_pd *pd, struct 
 	CHECK(!ibv_dereg_mr(from));
 }
 
+/* Registers memory that the kernel could not pin for this access (core/umem.c of Linux, `ib_umem_get`). */
+static int refuses(struct ibv_pd *pd, void *start, size_t length, int access, int error)
+{
+	errno = 0;
+	if (ibv_reg_mr(pd, start, length, access) || errno != error)
+		return 0;
+	errno = 0;
+	return !ibv_reg_mr_iova2(pd, start, length, (uintptr_t)start, access) && errno == error;
+}
+
+static void unusable_memory(struct ibv_pd *pd)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *usable = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
+	char *readable = mmap(NULL, 4096, PROT_READ, flags, -1, 0);
+	CHECK(usable != MAP_FAILED && readable != MAP_FAILED);
+	/* A hole. */
+	CHECK(!munmap(usable + 4096, 4096));
+	CHECK(refuses(pd, usable, 2 * 4096, 0, EFAULT));
+	CHECK(refuses(pd, usable + 4095, 2, IBV_ACCESS_LOCAL_WRITE, EFAULT));
+	CHECK(refuses(pd, usable, 3 * 4096, IBV_ACCESS_REMOTE_READ, EFAULT));
+	/* What is wrong without any memory is said first. */
+	CHECK(refuses(pd, usable, 3 * 4096, IBV_ACCESS_REMOTE_WRITE, EINVAL));
+	/* For reading only. */
+	CHECK(refuses(pd, readable, 4096, IBV_ACCESS_LOCAL_WRITE, EFAULT));
+	CHECK(refuses(pd, readable, 4096, IBV_ACCESS_MW_BIND, EFAULT));
+	struct ibv_mr *mr = ibv_reg_mr(pd, readable, 4096, IBV_ACCESS_REMOTE_READ);
+	CHECK(mr);
+	errno = 0;
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) == IBV_REREG_MR_ERR_INPUT);
+	CHECK(errno == EACCES);
+	errno = 0;
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, usable + 4096, 4096, 0) == IBV_REREG_MR_ERR_INPUT);
+	CHECK(errno == EFAULT && mr->addr == readable);
+	CHECK(!ibv_dereg_mr(mr));
+	CHECK(!munmap(usable, 4096) && !munmap(usable + 2 * 4096, 4096) && !munmap(readable, 4096));
+}
+
 static void domains(struct ibv_context *context, struct ibv_cq *cq)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -133,6 +172,7 @@ static void domains(struct ibv_context *context, struct ibv_cq *cq)
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
 	/* Everything can be made of it. */
 	registration(context, parent, cq);
+	unusable_memory(pd);
 	CHECK(!ibv_dealloc_pd(parent));
 	CHECK(!ibv_dealloc_td(td));
 	CHECK(!ibv_dealloc_pd(pd));

@@ -1,0 +1,133 @@
+//! Whether memory of the program can be registered: what the kernel finds when it pins pages for a card.
+
+// UNSAFETY: asks the kernel about memory by its address.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use crate::process::failure::{Errno, Result};
+
+/// Asks the kernel to have the pages of a region there, for reading or for writing. It touches nothing that is there already.
+fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = region.cast::<u8>().as_ptr();
+    let before = start.addr() & (page - 1);
+    let length = region.len().saturating_add(before);
+    loop {
+        // SAFETY: populating changes no memory, and fails where there is none.
+        let done =
+            unsafe { libc::madvise(start.wrapping_sub(before).cast::<c_void>(), length, advice) };
+        match Errno::last() {
+            _ if done == 0 => return Ok(()),
+            Errno(libc::EINTR) => {}
+            errno => return Err(errno),
+        }
+    }
+}
+
+/// Checks that there are pages behind all of a region, which may be written to if it is registered for that, as `ib_umem_get` of
+/// Linux's core/umem.c pins them. The kernel makes those that are not there yet. A kernel before 5.14 cannot be asked, and all
+/// memory is good then.
+///
+/// # Errors
+/// EFAULT.
+pub(crate) fn check(region: NonNull<[u8]>, writable: bool) -> Result<()> {
+    let advice = match writable {
+        true => libc::MADV_POPULATE_WRITE,
+        false => libc::MADV_POPULATE_READ,
+    };
+    match populate(region, advice) {
+        // The wrong kind of memory, or of kernel: that of this variable is the right one.
+        Err(Errno::EINVAL)
+            if populate(
+                NonNull::slice_from_raw_parts(NonNull::from(&advice).cast(), 1),
+                libc::MADV_POPULATE_READ,
+            ) == Err(Errno::EINVAL) =>
+        {
+            Ok(())
+        }
+        Err(_) => Err(Errno(libc::EFAULT)),
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::ptr;
+
+    const PAGE: usize = 4096;
+
+    /// Three pages, of a file or anonymous.
+    fn map(protection: c_int, file: Option<&std::fs::File>) -> NonNull<u8> {
+        let (flags, fd) = match file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+        };
+        // SAFETY: a new mapping, anywhere.
+        let found = unsafe { libc::mmap(ptr::null_mut(), 3 * PAGE, protection, flags, fd, 0) };
+        assert_ne!(found, libc::MAP_FAILED);
+        NonNull::new(found.cast()).unwrap()
+    }
+
+    fn part(start: NonNull<u8>, offset: usize, length: usize) -> NonNull<[u8]> {
+        // SAFETY: inside the three pages.
+        NonNull::slice_from_raw_parts(unsafe { start.add(offset) }, length)
+    }
+
+    #[test]
+    fn memory_that_cannot_be_pinned_is_efault() {
+        let efault = Err(Errno(libc::EFAULT));
+        let usable = map(libc::PROT_READ | libc::PROT_WRITE, None);
+        let readable = map(libc::PROT_READ, None);
+        let closed = map(libc::PROT_NONE, None);
+        for writable in [false, true] {
+            for (offset, length) in [(0, 3 * PAGE), (1, 3 * PAGE - 1), (PAGE - 1, 2), (5, 1)] {
+                assert_eq!(check(part(usable, offset, length), writable), Ok(()));
+                assert_eq!(check(part(closed, offset, length), writable), efault);
+                let found = check(part(readable, offset, length), writable);
+                assert_eq!(found, if writable { efault } else { Ok(()) });
+            }
+            // Above all memory of programs.
+            let beyond = NonNull::new(ptr::without_provenance_mut::<u8>(1 << 60)).unwrap();
+            assert_eq!(
+                check(NonNull::slice_from_raw_parts(beyond, 9), writable),
+                efault
+            );
+        }
+        // A hole in the middle.
+        // SAFETY: nothing uses this page.
+        let unmapped = unsafe { libc::munmap(usable.add(PAGE).as_ptr().cast(), PAGE) };
+        assert_eq!(unmapped, 0);
+        for writable in [false, true] {
+            assert_eq!(check(part(usable, 0, PAGE), writable), Ok(()));
+            assert_eq!(check(part(usable, 0, PAGE + 1), writable), efault);
+            assert_eq!(check(part(usable, PAGE, PAGE), writable), efault);
+            assert_eq!(check(part(usable, PAGE, 2 * PAGE), writable), efault);
+            assert_eq!(check(part(usable, 2 * PAGE, PAGE), writable), Ok(()));
+        }
+    }
+
+    /// Behind the end of a file there are no pages, whatever is mapped.
+    #[test]
+    fn memory_behind_the_end_of_a_file_is_efault() {
+        // SAFETY: a name, and no flags.
+        let fd = unsafe { libc::memfd_create(c"short".as_ptr(), 0) };
+        assert!(fd >= 0);
+        // SAFETY: just made, and not used elsewhere.
+        let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        file.write_all(&[7; PAGE + 1]).unwrap();
+        let mapped = map(libc::PROT_READ | libc::PROT_WRITE, Some(&file));
+        for writable in [false, true] {
+            assert_eq!(check(part(mapped, 0, 2 * PAGE), writable), Ok(()));
+            let found = check(part(mapped, 0, 2 * PAGE + 1), writable);
+            assert_eq!(found, Err(Errno(libc::EFAULT)));
+        }
+        // SAFETY: the pages are there.
+        assert_eq!(unsafe { mapped.add(PAGE).read() }, 7, "nothing was written");
+    }
+}
