@@ -1,4 +1,4 @@
-//! Whether memory of the program can be registered: what the kernel finds when it pins pages for a card.
+//! The kernel's answer to the question if memory of the program can be registered, as it is given for a card when pages are pinned.
 
 // UNSAFETY: asks the kernel about memory by its address.
 #![expect(unsafe_code)]

@@ -22,23 +22,51 @@ struct Info {
     c: rdma_addrinfo,
     source: sockaddr_storage,
     destination: sockaddr_storage,
-    name: Vec<u8>,
 }
 
-/// The QP that a port space is for.
-fn qp_type_of(port_space: c_int) -> c_int {
-    match port_space {
-        RDMA_PS_UDP | RDMA_PS_IPOIB => IBV_QPT_UD,
-        _ => IBV_QPT_RC,
+/// Why there is no result.
+pub(super) enum Failure {
+    /// An error of the C library's `getaddrinfo`, which is the result; errno is as that left it.
+    Resolver(c_int),
+    /// The result is -1.
+    Errno(Errno),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
     }
 }
 
-fn port_space_of(qp_type: c_int) -> c_int {
-    match qp_type {
-        IBV_QPT_UD => RDMA_PS_UDP,
-        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => RDMA_PS_IB,
-        _ => RDMA_PS_TCP,
+/// The hints of the C library's resolver (`ucma_convert_to_ai`). It knows no GIDs: numbers that are to be some are addresses of
+/// IPv6 to it (librdmacm asks for any family, and reads an address of IPv4 as one of IPv6), and names are resolved to IP addresses.
+fn resolver_hints(hints: &rdma_addrinfo) -> addrinfo {
+    // SAFETY: numbers and raw pointers may be zero.
+    let mut of_resolver: addrinfo = unsafe { zeroed() };
+    for (of_rdma, flag) in [
+        (RAI_PASSIVE, libc::AI_PASSIVE),
+        (RAI_NUMERICHOST, libc::AI_NUMERICHOST),
+    ] {
+        if hints.ai_flags & of_rdma != 0 {
+            of_resolver.ai_flags |= flag;
+        }
     }
+    of_resolver.ai_family = match hints.ai_family {
+        libc::AF_IB if wants_gid(hints) => libc::AF_INET6,
+        libc::AF_IB => libc::AF_UNSPEC,
+        family => family,
+    };
+    of_resolver.ai_socktype = match hints.ai_qp_type {
+        IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => libc::SOCK_STREAM,
+        IBV_QPT_UD => libc::SOCK_DGRAM,
+        _ => 0,
+    };
+    of_resolver.ai_protocol = match (hints.ai_port_space, of_resolver.ai_socktype) {
+        (RDMA_PS_TCP, _) | (RDMA_PS_IB, libc::SOCK_STREAM) => libc::IPPROTO_TCP,
+        (RDMA_PS_IPOIB | RDMA_PS_UDP, _) | (RDMA_PS_IB, libc::SOCK_DGRAM) => libc::IPPROTO_UDP,
+        _ => 0,
+    };
+    of_resolver
 }
 
 /// Copies an address, which has to be as long as its family says: who reads the result goes by that.
@@ -89,47 +117,64 @@ fn to_gid(storage: &mut sockaddr_storage, port_space: c_int) -> Result<socklen_t
     Ok(length)
 }
 
-/// Resolves a name and a service. The error is one of `getaddrinfo`.
+/// Resolves a name and a service (`ucma_getaddrinfo`).
 ///
 /// # Safety
 /// Both are text or NULL.
 unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
-    flags: c_int,
-    family: c_int,
-    storage: &mut sockaddr_storage,
-    name: &mut Vec<u8>,
-) -> std::result::Result<(c_int, socklen_t), c_int> {
-    // SAFETY: the caller's promise; the list is freed once.
-    unsafe {
-        let mut hints: addrinfo = zeroed();
-        hints.ai_family = family;
-        hints.ai_socktype = libc::SOCK_STREAM;
-        if flags & RAI_PASSIVE != 0 {
-            hints.ai_flags |= libc::AI_PASSIVE;
-        }
-        if flags & RAI_NUMERICHOST != 0 {
-            hints.ai_flags |= libc::AI_NUMERICHOST;
-        } else if !node.is_null() {
-            hints.ai_flags |= libc::AI_CANONNAME;
-        }
-        let mut list = ptr::null_mut();
-        match libc::getaddrinfo(node, service, &hints, &mut list) {
-            0 => {}
-            error => return Err(error),
-        }
-        let found = &*list;
-        let copied = copy(found.ai_addr, found.ai_addrlen, storage);
-        if !found.ai_canonname.is_null() {
-            *name = std::ffi::CStr::from_ptr(found.ai_canonname)
-                .to_bytes_with_nul()
-                .to_vec();
-        }
-        let result = (found.ai_family, found.ai_addrlen);
-        libc::freeaddrinfo(list);
-        copied.map(|()| result).map_err(|_| libc::EAI_FAMILY)
+    hints: Option<&rdma_addrinfo>,
+    info: &mut Info,
+) -> std::result::Result<(), Failure> {
+    let of_resolver = hints.map(resolver_hints);
+    let of_resolver = of_resolver.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mut list = ptr::null_mut();
+    // SAFETY: the caller's promise; the hints are there during the call.
+    match unsafe { libc::getaddrinfo(node, service, of_resolver, &mut list) } {
+        0 => {}
+        error => return Err(Failure::Resolver(error)),
     }
+    // SAFETY: a list that was just made, which is freed once.
+    let taken = unsafe {
+        let taken = take(&*list, hints, info);
+        libc::freeaddrinfo(list);
+        taken
+    };
+    Ok(taken?)
+}
+
+/// Takes what the resolver has found (`ucma_convert_to_rai`). Hints win over it.
+///
+/// # Safety
+/// It is one of the resolver's results.
+unsafe fn take(found: &addrinfo, hints: Option<&rdma_addrinfo>, info: &mut Info) -> Result<()> {
+    let c = &mut info.c;
+    c.ai_qp_type = match hints.map_or(0, |hints| hints.ai_qp_type) {
+        0 if found.ai_socktype == libc::SOCK_DGRAM => IBV_QPT_UD,
+        0 => IBV_QPT_RC,
+        qp_type => qp_type,
+    };
+    c.ai_port_space = match hints.map_or(0, |hints| hints.ai_port_space) {
+        0 if found.ai_protocol == libc::IPPROTO_UDP => RDMA_PS_UDP,
+        0 => RDMA_PS_TCP,
+        port_space => port_space,
+    };
+    let passive = hints.is_some_and(|hints| hints.ai_flags & RAI_PASSIVE != 0);
+    let (storage, length) = if passive {
+        c.ai_flags = RAI_PASSIVE;
+        (&mut info.source, &mut c.ai_src_len)
+    } else {
+        (&mut info.destination, &mut c.ai_dst_len)
+    };
+    // SAFETY: the caller promises that it is one of the resolver's results.
+    unsafe { copy(found.ai_addr, found.ai_addrlen, storage) }?;
+    (c.ai_family, *length) = (found.ai_family, found.ai_addrlen);
+    if hints.is_some_and(wants_gid) {
+        *length = to_gid(storage, c.ai_port_space)?;
+        c.ai_family = libc::AF_IB;
+    }
+    Ok(())
 }
 
 /// Resolves a name and a service to what an endpoint is made from: `rdma_getaddrinfo`. Returns 0, an error of `getaddrinfo`, or -1
@@ -144,99 +189,78 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    let mut error = -1;
+    let mut of_resolver = None;
     let made = guarded(|| {
         // SAFETY: the caller promises that `node` and `service` are text or NULL; `hints` is NULL or a structure of the
-        // headers; `res` can be written.
-        unsafe {
-            let hints = hints.as_ref();
-            if node.is_null() && service.is_null() && hints.is_none() {
-                return Err(Errno::EINVAL);
+        // headers.
+        match unsafe { getaddrinfo(node, service, hints.as_ref()) } {
+            Ok(made) => Ok(Some(made)),
+            Err(Failure::Errno(errno)) => Err(errno),
+            Err(Failure::Resolver(error)) => {
+                of_resolver = Some(error);
+                Ok(None)
             }
-            let mut object = Info {
-                c: zeroed(),
-                source: zeroed(),
-                destination: zeroed(),
-                name: Vec::new(),
-            };
-            let flags = hints.map_or(0, |hints| hints.ai_flags);
-            let (mut qp_type, mut port_space) =
-                hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
-            if port_space == 0 {
-                port_space = if qp_type == 0 {
-                    RDMA_PS_TCP
-                } else {
-                    port_space_of(qp_type)
-                };
-            }
-            if qp_type == 0 {
-                qp_type = qp_type_of(port_space);
-            }
-            let info = &mut object.c;
-            info.ai_flags = flags;
-            info.ai_qp_type = qp_type;
-            info.ai_port_space = port_space;
-            if !node.is_null() || !service.is_null() {
-                let gid = hints.is_some_and(wants_gid);
-                let family = match hints.map_or(0, |hints| hints.ai_family) {
-                    libc::AF_IB if gid => libc::AF_INET6,
-                    // Names are resolved to IP addresses.
-                    libc::AF_IB => libc::AF_UNSPEC,
-                    family => family,
-                };
-                let passive = flags & RAI_PASSIVE != 0;
-                let storage = if passive {
-                    &mut object.source
-                } else {
-                    &mut object.destination
-                };
-                match resolve(node, service, flags, family, storage, &mut object.name) {
-                    Ok((mut family, mut length)) => {
-                        if gid {
-                            length = to_gid(storage, port_space)?;
-                            family = libc::AF_IB;
-                        }
-                        info.ai_family = family;
-                        if passive {
-                            info.ai_src_len = length;
-                        } else {
-                            info.ai_dst_len = length;
-                        }
-                    }
-                    Err(of_resolver) => {
-                        error = of_resolver;
-                        return Err(Errno::EINVAL);
-                    }
-                }
-            }
-            if let Some(hints) = hints {
-                if info.ai_src_len == 0 && hints.ai_src_len > 0 {
-                    copy(hints.ai_src_addr, hints.ai_src_len, &mut object.source)?;
-                    info.ai_src_len = hints.ai_src_len;
-                }
-                if info.ai_dst_len == 0 && hints.ai_dst_len > 0 {
-                    copy(hints.ai_dst_addr, hints.ai_dst_len, &mut object.destination)?;
-                    info.ai_dst_len = hints.ai_dst_len;
-                }
-                if info.ai_family == 0 {
-                    info.ai_family = hints.ai_family;
-                }
-            }
-            to_c(&object)
         }
     });
     match made {
-        Ok(made) => {
-            // SAFETY: the caller promises that `node` and `service` are text or NULL; `hints` is NULL or a structure of the
-            // headers; `res` can be written.
+        Ok(Some(made)) => {
+            // SAFETY: the caller promises that `res` can be written.
             unsafe { res.write(made) };
             0
         }
+        Ok(None) => of_resolver.unwrap_or(-1),
         Err(errno) => {
             errno.set();
-            error
+            -1
         }
     }
+}
+
+/// Does what `rdma_getaddrinfo` of librdmacm's addrinfo.c does. Service records of a subnet (`RAI_SA`) are not looked for.
+///
+/// # Safety
+/// `node` and `service` are text or NULL; addresses in the hints are as long as they say.
+pub(super) unsafe fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: Option<&rdma_addrinfo>,
+) -> std::result::Result<*mut rdma_addrinfo, Failure> {
+    if node.is_null() && service.is_null() && hints.is_none() {
+        return Err(Errno::EINVAL.into());
+    }
+    let flags = hints.map_or(0, |hints| hints.ai_flags);
+    if flags & RAI_SA != 0 {
+        let records = flags & RAI_DNS == 0 && node.is_null();
+        return Err(match records && service.is_null() {
+            true => Errno::EINVAL.into(),
+            false => Errno::EOPNOTSUPP.into(),
+        });
+    }
+    // SAFETY: numbers and raw pointers may be zero.
+    let mut info: Info = unsafe { zeroed() };
+    if !node.is_null() || !service.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { resolve(node, service, hints, &mut info) }?;
+    } else if let Some(hints) = hints {
+        info.c.ai_flags = hints.ai_flags;
+        info.c.ai_family = hints.ai_family;
+        info.c.ai_qp_type = hints.ai_qp_type;
+        info.c.ai_port_space = hints.ai_port_space;
+        if hints.ai_dst_len > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { copy(hints.ai_dst_addr, hints.ai_dst_len, &mut info.destination) }?;
+            info.c.ai_dst_len = hints.ai_dst_len;
+        }
+    }
+    if let Some(hints) = hints
+        && info.c.ai_src_len == 0
+        && hints.ai_src_len > 0
+    {
+        // SAFETY: the caller's promise.
+        unsafe { copy(hints.ai_src_addr, hints.ai_src_len, &mut info.source) }?;
+        info.c.ai_src_len = hints.ai_src_len;
+    }
+    Ok(to_c(&info)?)
 }
 
 /// The result in C's memory. Each part is by itself there: programs make such structures themselves and give them to
@@ -249,12 +273,6 @@ fn to_c(info: &Info) -> Result<*mut rdma_addrinfo> {
         let mut parts = || {
             c.ai_src_addr = part((&raw const info.source).cast(), c.ai_src_len as usize)?;
             c.ai_dst_addr = part((&raw const info.destination).cast(), c.ai_dst_len as usize)?;
-            let name = part(info.name.as_ptr(), info.name.len())?;
-            if c.ai_flags & RAI_PASSIVE != 0 {
-                c.ai_src_canonname = name;
-            } else {
-                c.ai_dst_canonname = name;
-            }
             Ok(())
         };
         let done = parts();
@@ -427,5 +445,102 @@ mod tests {
                 rdma_freeaddrinfo(made);
             }
         }
+    }
+
+    /// The parts of a result that are no addresses.
+    type Kind = (c_int, c_int, c_int);
+
+    fn kind(
+        node: Option<&CStr>,
+        hints: Option<&rdma_addrinfo>,
+    ) -> std::result::Result<Kind, c_int> {
+        let mut made = ptr::null_mut();
+        let node = node.map_or(ptr::null(), CStr::as_ptr);
+        let service = if node.is_null() { None } else { Some(c"7471") };
+        let service = service.map_or(ptr::null(), CStr::as_ptr);
+        let hints = hints.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the text and the hints are there during the call; the result is freed once.
+        unsafe {
+            match rdma_getaddrinfo(node, service, hints, &mut made) {
+                0 => {}
+                error => return Err(error),
+            }
+            let result = &*made;
+            assert!(result.ai_src_canonname.is_null() && result.ai_dst_canonname.is_null());
+            let kind = (result.ai_flags, result.ai_qp_type, result.ai_port_space);
+            rdma_freeaddrinfo(made);
+            Ok(kind)
+        }
+    }
+
+    /// By `ucma_convert_to_ai` and `ucma_convert_to_rai` of librdmacm's addrinfo.c: what hints leave open is that of the
+    /// socket which the C library's resolver finds, so that XRC is a stream of TCP.
+    #[test]
+    fn what_hints_leave_open_is_as_in_librdmacm() {
+        let host = Some(c"10.0.0.1");
+        assert_eq!(kind(host, None), Ok((0, IBV_QPT_RC, RDMA_PS_TCP)));
+        for (qp_type, port_space, expected) in [
+            (0, 0, (IBV_QPT_RC, RDMA_PS_TCP)),
+            (IBV_QPT_UC, 0, (IBV_QPT_UC, RDMA_PS_TCP)),
+            (IBV_QPT_UD, 0, (IBV_QPT_UD, RDMA_PS_UDP)),
+            (IBV_QPT_XRC_SEND, 0, (IBV_QPT_XRC_SEND, RDMA_PS_TCP)),
+            (IBV_QPT_XRC_RECV, 0, (IBV_QPT_XRC_RECV, RDMA_PS_TCP)),
+            (0, RDMA_PS_UDP, (IBV_QPT_UD, RDMA_PS_UDP)),
+            (0, RDMA_PS_IPOIB, (IBV_QPT_UD, RDMA_PS_IPOIB)),
+            (0, RDMA_PS_IB, (IBV_QPT_RC, RDMA_PS_IB)),
+            (IBV_QPT_UD, RDMA_PS_IB, (IBV_QPT_UD, RDMA_PS_IB)),
+            (IBV_QPT_XRC_SEND, RDMA_PS_IB, (IBV_QPT_XRC_SEND, RDMA_PS_IB)),
+        ] {
+            for (flags, left) in [
+                (0, 0),
+                (RAI_NUMERICHOST | RAI_NOROUTE, 0),
+                (RAI_NUMERICHOST | RAI_PASSIVE, RAI_PASSIVE),
+            ] {
+                // SAFETY: numbers and raw pointers may be zero.
+                let mut hints: rdma_addrinfo = unsafe { zeroed() };
+                hints.ai_flags = flags;
+                hints.ai_qp_type = qp_type;
+                hints.ai_port_space = port_space;
+                let (qp_type, port_space) = expected;
+                assert_eq!(kind(host, Some(&hints)), Ok((left, qp_type, port_space)));
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_name_the_hints_are_the_result() {
+        // SAFETY: numbers and raw pointers may be zero.
+        let mut hints: rdma_addrinfo = unsafe { zeroed() };
+        assert_eq!(kind(None, Some(&hints)), Ok((0, 0, 0)));
+        hints.ai_flags = RAI_NUMERICHOST | RAI_NOROUTE;
+        hints.ai_qp_type = IBV_QPT_UD;
+        let flags = hints.ai_flags;
+        assert_eq!(kind(None, Some(&hints)), Ok((flags, IBV_QPT_UD, 0)));
+        hints.ai_flags = RAI_SA;
+        assert_eq!(kind(None, Some(&hints)), Err(-1));
+        assert_eq!(Errno::last(), Errno::EINVAL);
+        assert_eq!(kind(None, None), Err(-1));
+        assert_eq!(Errno::last(), Errno::EINVAL);
+    }
+
+    /// An error of the resolver is the result, and errno is not librdmacm's.
+    #[test]
+    fn errors_of_the_resolver_leave_errno_alone() {
+        // SAFETY: numbers and raw pointers may be zero.
+        let mut hints: rdma_addrinfo = unsafe { zeroed() };
+        hints.ai_flags = RAI_NUMERICHOST;
+        Errno(4711).set();
+        assert_eq!(
+            kind(Some(c"no number"), Some(&hints)),
+            Err(libc::EAI_NONAME)
+        );
+        assert_eq!(Errno::last(), Errno(4711));
+        // No datagrams over TCP.
+        hints.ai_qp_type = IBV_QPT_UD;
+        hints.ai_port_space = RDMA_PS_TCP;
+        assert_eq!(
+            kind(Some(c"10.0.0.1"), Some(&hints)),
+            Err(libc::EAI_SOCKTYPE)
+        );
     }
 }

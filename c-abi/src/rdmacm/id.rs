@@ -239,19 +239,20 @@ impl IdObject {
             let space = port_space(self.c.ps)?;
             return Ok(SockaddrIb::new(gid, space, address.port()).into());
         }
-        self.of_family(address)
+        self.of_family(address, Errno(libc::EADDRNOTAVAIL))
     }
 
     /// An address that is of the family of the id's port.
     ///
     /// # Errors
-    /// ENODEV for an IP address on an InfiniBand port that was given none, and for a GID on an Ethernet port.
-    pub(crate) fn of_family(&self, address: SockAddr) -> Result<SockAddr> {
+    /// `without_ip` for an IP address on an InfiniBand port that was given none, and ENODEV for a GID on an Ethernet port.
+    pub(crate) fn of_family(&self, address: SockAddr, without_ip: Errno) -> Result<SockAddr> {
         let hca = lock(&self.inner).hca;
         match (address, hca.is_infiniband()) {
             (SockAddr::Ip(_), _) if hca.has_ip() => Ok(address),
+            (SockAddr::Ip(_), _) => Err(without_ip),
             (SockAddr::Ib(_), true) => Ok(address),
-            _ => Err(Errno::ENODEV),
+            (SockAddr::Ib(_), false) => Err(Errno::ENODEV),
         }
     }
 

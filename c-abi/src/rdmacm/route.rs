@@ -90,7 +90,7 @@ pub(super) unsafe fn resolve_addr(
             object.choose_device(source)?;
             let (hca, cm) = manager_of(id)?;
             let source = source.map(|source| object.on_port(source)).transpose()?;
-            let destination = object.of_family(destination)?;
+            let destination = object.of_family(destination, Errno::ENETUNREACH)?;
             let until = timeout(timeout_ms);
             hca.manager()?
                 .resolve_addr(cm, source, destination, until)?;

@@ -10,7 +10,7 @@ use std::ptr;
 use crate::abi::cma::{rdma_addrinfo, rdma_cm_id};
 use crate::abi::numbers::*;
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
-use crate::rdmacm::addrinfo::rdma_getaddrinfo;
+use crate::rdmacm::addrinfo::{Failure, getaddrinfo};
 use crate::rdmacm::channel::channel;
 use crate::rdmacm::id::id;
 use crate::rdmacm::own_events::{Found, OwnEvent};
@@ -93,20 +93,11 @@ unsafe fn resolve(
     hints: *const rdma_addrinfo,
 ) -> Result<()> {
     // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
-    let flags = unsafe { hints.as_ref() }.map_or(0, |hints| hints.ai_flags);
-    if flags & RAI_SA != 0 {
-        return Err(match (flags & RAI_DNS != 0 || !node.is_null(), service) {
-            (true, _) => Errno::EOPNOTSUPP,
-            (false, service) if service.is_null() => Errno::EINVAL,
-            // Service records of a subnet are not looked for.
-            (false, _) => Errno::EOPNOTSUPP,
-        });
-    }
-    let mut found = ptr::null_mut();
-    // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
-    if unsafe { rdma_getaddrinfo(node, service, hints, &mut found) } != 0 {
-        return Err(Errno::last());
-    }
+    let found = match unsafe { getaddrinfo(node, service, hints.as_ref()) } {
+        Ok(found) => found,
+        Err(Failure::Errno(errno)) => return Err(errno),
+        Err(Failure::Resolver(_)) => return Err(Errno::EINVAL),
+    };
     // SAFETY: the caller promises the same as for `rdma_resolve_addrinfo`.
     lock(&unsafe { self::id(id) }?.inner).own.resolved = Some(Found(found));
     let event = OwnEvent {

@@ -138,7 +138,11 @@ static void addresses(const struct sockaddr *good)
 	REFUSED(rdma_bind_addr(id, bad), EAFNOSUPPORT);
 	REFUSED(rdma_resolve_addr(id, NULL, bad, 1000), EAFNOSUPPORT);
 	address.sib_family = AF_INET;
-	REFUSED(rdma_bind_addr(id, bad), ENODEV);
+	/* This is where an address of IPv4 is. */
+	address.sib_flowinfo = htobe32(0x0a000001);
+	REFUSED(rdma_bind_addr(id, bad), EADDRNOTAVAIL);
+	REFUSED(rdma_resolve_addr(id, NULL, bad, 1000), ENETUNREACH);
+	address.sib_flowinfo = 0;
 	address.sib_family = AF_IB;
 	/* A service of another port space, unless the mask leaves that open. */
 	address.sib_sid = htobe64((uint64_t) RDMA_PS_UDP << 16 | 7000);
