@@ -21,7 +21,8 @@ const fn wildcard(like: IpAddr) -> IpAddr {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Gives an id a local address (`rdma_bind_addr`): a `SocketAddr` on RoCE, a [`SockaddrIb`](crate::rdma::SockaddrIb) on
-    /// InfiniBand. A wildcard address means all of the device's; port 0 for any free one.
+    /// InfiniBand. A wildcard address means all of the device's; port 0 for any free one. An IP address that is not the port's is
+    /// EADDRNOTAVAIL, a GID that is not ENODEV.
     pub fn bind_addr(&mut self, id: CmId, address: impl Into<SockAddr>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let address = address.into();
@@ -61,7 +62,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let ip = address.ip();
         let specific = !ip.is_unspecified() && !ip.is_loopback();
         if specific && !self.router.is_own_end(ip, over_ip) {
-            return Err(RdmaError::NoDevice(ip));
+            return Err(self.router.not_own(address, over_ip));
         }
         let pkey_index = self.router.pkey_index(pkey)?;
         let port = if address.port() == 0 {
@@ -90,7 +91,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// Finds the route to `destination` (`rdma_resolve_addr`), binding the id to `source`, or to the address of the
-    /// route. What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it.
+    /// route. What follows is `AddrResolved` or `AddrError`; on a synchronous id the call waits for it. Without a route there is
+    /// no event: the call fails with ENETUNREACH, and the id stays bound.
     ///
     /// On InfiniBand no query is needed for the route to a GID.
     pub fn resolve_addr<A: Into<SockAddr>>(
@@ -146,7 +148,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.route.peer = Some(destination);
         slot.state = IdState::AddrQuery;
         self.watch(now, index);
-        self.router.start_asking(&mut self.ids, now, index, timeout);
+        self.router
+            .start_asking(&mut self.ids, now, index, timeout)?;
         self.complete(id)
     }
 
@@ -187,7 +190,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.ids[index].state = IdState::RouteQuery;
         self.watch(now, index);
-        self.router.start_asking(&mut self.ids, now, index, timeout);
+        self.router
+            .start_asking(&mut self.ids, now, index, timeout)?;
         self.flush(now)?;
         self.complete(id)
     }

@@ -238,14 +238,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 slot.options.af_only = on;
             }
             IdOption::AckTimeout(exponent) => {
-                if exponent > 31 {
-                    return Err(RdmaError::TooMuch {
-                        name: "ACK timeout",
-                        value: exponent.into(),
-                        max: 31,
+                // As `rdma_set_ack_timeout` of Linux's core/cma.c: for those that wait for ACKs.
+                if !matches!(slot.id_type, IdType::Rc | IdType::XrcSend) {
+                    return Err(RdmaError::WrongType {
+                        call: "set_option",
+                        id_type: slot.id_type,
                     });
                 }
-                slot.options.ack_timeout = Some(exponent);
+                slot.options.ack_timeout = Some(exponent & 31);
             }
             IdOption::MinRnrTimer(timer) => {
                 if timer > 31 {

@@ -38,22 +38,26 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
     /// Begins to ask for the route of an id in `AddrQuery`, or for its path in `RouteQuery`. The id's event has the
     /// result; until then the id waits, and [`ask_again`](Self::ask_again) asks for it.
+    ///
+    /// # Errors
+    /// If there is no route, which is known without asking a host: then there is no event.
     pub(crate) fn start_asking(
         &mut self,
         ids: &mut IdTable<'_, '_, P>,
         now: Duration,
         index: usize,
         timeout: Duration,
-    ) {
+    ) -> Result<(), RdmaError> {
         self.resolutions += 1;
         let slot = &mut ids[index];
         slot.route.resolve_seq = self.resolutions;
         slot.route.deadline = now.saturating_add(timeout);
-        if !self.ask(ids, now, index) {
+        if !self.ask(ids, now, index)? {
             let slot = &mut ids[index];
             slot.links.waiting = true;
             slot.links.wait_next = core::mem::replace(&mut self.wait_head, index as u32);
         }
+        Ok(())
     }
 
     /// Asks again for every id that waits.
@@ -62,10 +66,14 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         while let Some(slot) = ids.get_mut(at as usize) {
             let next = slot.links.wait_next;
             slot.links.waiting = false;
-            if !self.ask(ids, now, at as usize) {
-                let slot = &mut ids[at as usize];
-                slot.links.waiting = true;
-                slot.links.wait_next = core::mem::replace(&mut self.wait_head, at);
+            match self.ask(ids, now, at as usize) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let slot = &mut ids[at as usize];
+                    slot.links.waiting = true;
+                    slot.links.wait_next = core::mem::replace(&mut self.wait_head, at);
+                }
+                Err(error) => ids.push_failure(at as usize, EventType::AddrError, error),
             }
             at = next;
         }
@@ -93,13 +101,25 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
 
     /// Asks for the route of an id in `AddrQuery`, or for its path in `RouteQuery`. False if the answer is still to
     /// come.
-    fn ask(&mut self, ids: &mut IdTable<'_, '_, P>, now: Duration, index: usize) -> bool {
+    ///
+    /// # Errors
+    /// If there is no route. The id is bound again, and there is no event yet.
+    fn ask(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        now: Duration,
+        index: usize,
+    ) -> Result<bool, RdmaError> {
         if ids[index].state == IdState::RouteQuery {
-            return self.ask_for_path(ids, now, index);
+            return Ok(self.ask_for_path(ids, now, index));
         }
         let outcome = match self.find_route(ids, now, index) {
             Ok(true) => Ok(()),
-            Ok(false) if now < ids[index].route.deadline => return false,
+            Ok(false) if now < ids[index].route.deadline => return Ok(false),
+            Err(error @ RdmaError::NetUnreachable(_)) => {
+                ids[index].state = IdState::AddrBound;
+                return Err(error);
+            }
             Ok(false) => Err(RdmaError::Unanswered(self.awaited(&ids[index]))),
             Err(RdmaError::HostUnreachable(_))
                 if self.resolver.neighbours().other_vlan().is_some() =>
@@ -118,7 +138,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
                 ids.push_failure(index, EventType::AddrError, error);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Returns what an id in `AddrQuery` or `RouteQuery` waits for.
@@ -205,7 +225,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             .neighbours_mut()
             .source_for(destination)
             .or_else(|| self.first_own(destination))
-            .ok_or(RdmaError::NoDevice(destination))
+            .ok_or(RdmaError::NetUnreachable(destination))
     }
 
     /// As [`neighbour`](Self::neighbour), for an id that may send to a group as well.

@@ -127,7 +127,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         } else {
             self.resolver.neighbours_mut().source_for(to)
         };
-        let source = source.ok_or(RdmaError::NoDevice(to))?;
+        let source = source.ok_or(RdmaError::NetUnreachable(to))?;
         let gid = if self.resolver.neighbours().has_address(to) {
             self.gid.0
         } else if to.is_multicast() {

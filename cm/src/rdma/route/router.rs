@@ -3,7 +3,7 @@
 //! It says how a destination is reached ([`resolve`](super::resolve)), and how the sender of a MAD is
 //! ([`return_path`](super::return_path)). It does not send.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use bareverbs_core::ah::AhAttr;
@@ -206,6 +206,18 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             return self.resolver.neighbours().has_address(address);
         }
         self.is_own(address)
+    }
+
+    /// The error of binding to an address that is not the [own end](Self::is_own_end): an IP address is another host's, unless
+    /// the GID table has it for the other encapsulation.
+    pub(crate) fn not_own(&self, address: SocketAddr, over_ip: bool) -> RdmaError {
+        let ip = address.ip();
+        let gid = gsi::gid(ip);
+        let is_gid = self.is_infiniband() && !over_ip;
+        if is_gid || self.device.gid_table().any(|(_, entry)| entry.gid == gid) {
+            return RdmaError::NoDevice(ip);
+        }
+        RdmaError::AddrNotAvailable(address)
     }
 
     /// When the resolver has to be polled at the latest, or what waits for it has to ask again.

@@ -79,7 +79,7 @@ pub enum RdmaError {
     Unsupported(&'static str),
     /// The port is taken.
     AddrInUse(SocketAddr),
-    /// The port is taken by a wildcard, or no port is free.
+    /// The address is not the port's, the port number is taken by a wildcard, or no port number is free.
     AddrNotAvailable(SocketAddr),
     /// The address is not in the device's GID table.
     NoDevice(IpAddr),
@@ -347,7 +347,10 @@ impl fmt::Display for RdmaError {
             Self::Full { what, capacity } => write!(f, "all {capacity} {what} are in use"),
             Self::Unsupported(what) => write!(f, "{what} is not supported"),
             Self::AddrInUse(address) => write!(f, "{address} is in use"),
-            Self::AddrNotAvailable(address) => write!(f, "{address} is not available"),
+            Self::AddrNotAvailable(address) => write!(
+                f,
+                "{address} is not available: another host's address, or its port is taken"
+            ),
             Self::NoDevice(address) => {
                 write!(
                     f,

@@ -165,7 +165,8 @@ pub enum IdOption {
     ReuseAddr(bool),
     /// Listen to one address family only (`RDMA_OPTION_ID_AFONLY`).
     AfOnly(bool),
-    /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`).
+    /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`); 0 is none. Of ids of RC and
+    /// senders of XRC only. As with Linux, any value is taken, and the QP has its low five bits.
     AckTimeout(u8),
     /// The path to the resolved address, for a caller that has it from elsewhere; in place of `resolve_route`, and
     /// followed by `RouteResolved` (`RDMA_OPTION_IB_PATH`).

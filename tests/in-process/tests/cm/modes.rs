@@ -309,10 +309,11 @@ fn calls_in_the_wrong_state_are_einval() {
     );
 
     // Addresses and ports.
+    // `rdma_find_ndev_for_src_ip_rcu` of Linux's core/addr.c.
     let elsewhere = SocketAddr::new(IpAddr::from([192, 0, 2, 1]), 5);
     assert_eq!(
         cm.bind_addr(id, elsewhere).unwrap_err().errno(),
-        errno::ENODEV
+        errno::EADDRNOTAVAIL
     );
     cm.bind_addr(id, address(0, 5)).unwrap();
     einval(cm.bind_addr(id, address(0, 6)));

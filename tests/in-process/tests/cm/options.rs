@@ -41,9 +41,40 @@ fn options_reach_the_qp() {
     // Too late.
     let late = pair.cms[0].set_option(ours, IdOption::Tos(0)).unwrap_err();
     assert_eq!(late.errno(), errno::EINVAL, "{late}");
-    for option in [IdOption::AckTimeout(32), IdOption::MinRnrTimer(32)] {
-        let refused = pair.cms[0].set_option(ours, option).unwrap_err();
-        assert_eq!(refused.errno(), errno::EINVAL, "{refused}");
+    let option = IdOption::MinRnrTimer(32);
+    let refused = pair.cms[0].set_option(ours, option).unwrap_err();
+    assert_eq!(refused.errno(), errno::EINVAL, "{refused}");
+}
+
+/// Linux's `rdma_set_ack_timeout` (core/cma.c) looks at the type of the QP, and takes every value; `MLX5_SET` of the field
+/// `ack_timeout` (mlx5/qp.c) leaves five bits of it. (`rdma_set_min_rnr_timer` looks at the value.)
+#[test]
+fn an_ack_timeout_has_five_bits_and_is_for_those_that_wait_for_acks() {
+    let mut pair = Pair::new();
+    pair.listener();
+    let ours = pair.client();
+    let option = IdOption::AckTimeout(32 + 13);
+    pair.cms[0].set_option(ours, option).unwrap();
+    pair.cms[0].connect(ours, None).unwrap();
+    let theirs = pair.expect(1, EventType::ConnectRequest).id;
+    pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+    pair.cms[1].accept(theirs, None).unwrap();
+    pair.expect(0, EventType::Established);
+    let qp = pair.cms[0].endpoint(ours).unwrap().qp;
+    assert_eq!(qp.query().unwrap().attr.timeout, 13);
+
+    let cm = &mut pair.cms[0];
+    for (id_type, taken) in [
+        (IdType::Rc, true),
+        (IdType::XrcSend, true),
+        (IdType::Uc, false),
+        (IdType::Ud, false),
+        (IdType::XrcRecv, false),
+    ] {
+        let id = cm.create_id_of(None, 0, PortSpace::Ib, id_type).unwrap();
+        let errno = cm.set_option(id, option).map_err(|error| error.errno());
+        let expected = taken.then_some(()).ok_or(errno::EINVAL);
+        assert_eq!(errno, expected, "{id_type:?}");
     }
 }
 

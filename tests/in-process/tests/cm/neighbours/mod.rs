@@ -321,12 +321,20 @@ fn an_absent_host_is_an_error_in_time() {
     );
     assert!(pair.cms[0].now() - start < 2 * SECOND);
 
-    let elsewhere = SocketAddr::new(ip("198.51.100.1"), PORT);
-    pair.cms[0]
-        .resolve_addr(ours, None, elsewhere, SECOND)
-        .unwrap();
-    let event = pair.next(0, 30 * SECOND).expect("an event");
-    assert_eq!(event.status, -errno::ENETUNREACH);
+    // Without a route the call fails, and there is no event: core/addr.c of Linux, `rdma_resolve_ip`, which waits for hosts
+    // only. The id stays bound.
+    for elsewhere in ["198.51.100.1", "2001:db8::9"] {
+        let ours = pair.cms[0]
+            .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+            .unwrap();
+        let elsewhere = SocketAddr::new(ip(elsewhere), PORT);
+        let error = pair.cms[0]
+            .resolve_addr(ours, None, elsewhere, SECOND)
+            .unwrap_err();
+        assert_eq!(error.errno(), errno::ENETUNREACH, "{error}");
+        assert!(pair.next(0, SECOND).is_none());
+        assert_eq!(pair.cms[0].state(ours), Ok(IdState::AddrBound));
+    }
 }
 
 #[test]
@@ -487,7 +495,7 @@ fn an_address_goes_with_its_gid() {
         .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
         .unwrap();
     let bound = pair.cms[0].bind_addr(ours, SocketAddr::new(ip("192.0.2.1"), 0));
-    assert_eq!(bound, Err(RdmaError::NoDevice(ip("192.0.2.1"))));
+    assert_eq!(bound.unwrap_err().errno(), errno::EADDRNOTAVAIL);
 }
 
 #[test]
