@@ -121,7 +121,7 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                     c.status = -errno.0;
                 }
             }
-            EventType::Unreachable | EventType::ConnectError => flush_qp(owner.cast()),
+            EventType::ConnectError => flush_qp(owner.cast()),
             EventType::User => match next_own(*owner)? {
                 Some(own) => {
                     (c.event, c.status) = (own.event, own.status);

@@ -54,7 +54,7 @@
 //! | GID indexes, RoCE v1 or v2 | found by address, in the one version that the resolver has; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version`; `cm::neighbours`: `hosts_resolve_each_other_and_connect` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm::modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
 //! | ADDR_ERROR -19 without a reason | the error behind an event says which step, and with what | `cm::complaints`: `errors_say_which_step_failed` |
-//! | UNREACHABLE on established connections when a neighbour moves | ADDR_CHANGE, and the connection is left alone | `cm::neighbours`: `a_peer_that_takes_another_port_is_an_address_change` |
+//! | UNREACHABLE on established connections when a neighbour moves | the same, once for each move, and the connection is left alone | `cm::neighbours`: `a_peer_that_takes_another_port_is_unreachable` |
 //! | destroying waits for events; the status of a DREQ that timed out is overlooked | events hold nothing; DISCONNECTED has the status | `cm::lists`: `events_have_names_and_hold_nothing`; `cm::timers`: `timers_of_an_accepting_id` |
 //! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm::complaints`: `ack_timeout_of_a_connection`; `cm::timers`: `timers_of_a_listener` |
 //! | time-outs now and then when hundreds connect at once | QP1's receive queue holds a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |

@@ -8,9 +8,9 @@ use crate::engine::{ConnectionId, SidrId};
 use crate::rdma::id::slot::{ChannelSlot, IdSlot, Pending, Queue, Target};
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::resolver::AddressChange;
-use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::error::{RdmaError, errno};
 use crate::rdma::types::id::NIL;
-use crate::rdma::types::{ChannelId, CmId, EventType};
+use crate::rdma::types::{ChannelId, CmId, EventType, IdState};
 use crate::rdma::verbs::ending::Progress;
 
 /// The slots of ids, and the event channels that ids report to.
@@ -351,20 +351,26 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         self.push(index, event, -error.errno());
     }
 
-    /// A peer is no longer where its connections send to: they will fail, and the application gets the reason
-    /// (`RDMA_CM_EVENT_ADDR_CHANGE`).
+    /// A peer is no longer where ids send to, on RoCE: those that have resolved their route to it hear so
+    /// (`RDMA_CM_EVENT_UNREACHABLE`), as from `cma_netevent_callback` of Linux's core/cma.c, whose table has the ids of
+    /// `rdma_resolve_route`. Nothing else follows.
     pub(crate) fn neighbour_changed(&mut self, change: &AddressChange) {
         for index in 0..self.len() {
             let slot = &self[index];
-            let connected = slot.used
-                && (slot.conn.id.is_some() || slot.conn.remote_qpn != 0)
+            let concerned = slot.used
+                && !slot.conn.passive
+                && !slot.route.ip
+                && matches!(
+                    slot.state,
+                    IdState::RouteResolved | IdState::Connect | IdState::Disconnect
+                )
                 && slot
                     .route
                     .peer
                     .is_some_and(|peer| peer.ip() == change.address)
-                && change.mac != Some(slot.route.address.remote_mac);
-            if connected {
-                self.push(index, EventType::AddrChange, 0);
+                && change.mac != slot.route.address.remote_mac;
+            if concerned {
+                self.push(index, EventType::Unreachable, -errno::ETIMEDOUT);
             }
         }
     }

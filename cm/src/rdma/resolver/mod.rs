@@ -23,8 +23,8 @@ pub struct AddressChange {
     pub address: IpAddr,
     /// The VLAN that it is in.
     pub vlan: Option<u16>,
-    /// Its address now, if it answers at all.
-    pub mac: Option<[u8; 6]>,
+    /// Its address now.
+    pub mac: [u8; 6],
 }
 
 /// A query for an InfiniBand path.
@@ -187,7 +187,7 @@ pub trait Neighbours {
         None
     }
 
-    /// A neighbour whose address has changed since the last call. Ids that are connected to it get an event.
+    /// A neighbour whose address has changed since the last call. Ids with a route to it get an event.
     fn next_change(&mut self) -> Option<AddressChange> {
         None
     }

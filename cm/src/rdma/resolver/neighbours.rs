@@ -265,16 +265,12 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 }
                 entered?;
             }
-            Event::NeighbourChanged { address, vlan, mac } => self.change(AddressChange {
-                address,
-                vlan,
-                mac: Some(mac),
-            }),
-            Event::NeighbourLost { address, vlan } => self.change(AddressChange {
-                address,
-                vlan,
-                mac: None,
-            }),
+            Event::NeighbourChanged { address, vlan, mac } => {
+                self.change(AddressChange { address, vlan, mac });
+            }
+            // Ids hear nothing: the entry of a neighbour that does not answer keeps its address in Linux (net/core/neighbour.c),
+            // and `cma_netevent_callback` compares addresses.
+            Event::NeighbourLost { .. } => {}
             Event::AddressDuplicate { address, .. } | Event::AddressConflict { address, .. } => {
                 log::warn!("{address} is claimed by another machine");
             }

@@ -27,7 +27,7 @@ pub enum EventType {
     ConnectResponse = 5,
     /// Something local went wrong while connecting.
     ConnectError = 6,
-    /// No answer.
+    /// No answer; or the other end's address is another port's now, as a neighbour says, and the connection is as it was.
     Unreachable = 7,
     /// The other end refused; the status is the reject reason.
     Rejected = 8,
@@ -41,7 +41,7 @@ pub enum EventType {
     MulticastJoin = 12,
     /// A multicast group could not be joined, or was lost.
     MulticastError = 13,
-    /// The route to the other end has changed.
+    /// The port's own address has changed, by a failover of Linux's bonding: not here.
     AddrChange = 14,
     /// The QP number of a finished connection may be used again.
     TimewaitExit = 15,

@@ -338,22 +338,40 @@ fn an_absent_host_is_an_error_in_time() {
 }
 
 #[test]
-fn a_peer_that_takes_another_port_is_an_address_change() {
+fn a_peer_that_takes_another_port_is_unreachable() {
     let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
     let [ours, _] = pair.connect("192.0.2.2");
-    // Another host announces the peer's address.
-    let mac = pair.devices[0].mac().unwrap();
-    let mut frame = vec![0xff; 6];
-    frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-    frame.extend([2, 0, 0, 0, 0, 0x99, 192, 0, 2, 2]);
-    frame.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, 2]);
-    frame.resize(60, 0);
-    assert_ne!(mac, [2, 0, 0, 0, 0, 0x99]);
-    let now = pair.world.now();
-    pair.world.with_wire(|wire| wire.send(1, &frame, now));
-    let event = pair.expect(0, EventType::AddrChange);
-    assert_eq!(event.id, ours);
-    assert!(pair.next(0, SECOND).is_none(), "reported once");
+    // Another id, without a route: it has to be resolved for Linux's `cma_add_id_to_tree`.
+    let to = SocketAddr::new(ip("192.0.2.2"), PORT);
+    let unrouted = pair.cms[0]
+        .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+        .unwrap();
+    pair.cms[0]
+        .resolve_addr(unrouted, None, to, SECOND)
+        .unwrap();
+    pair.expect(0, EventType::AddrResolved);
+    // Another host announces the address of each end.
+    for end in 0..2 {
+        let mac = pair.devices[end].mac().unwrap();
+        let last = 2 - end as u8;
+        let mut frame = vec![0xff; 6];
+        frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame.extend([2, 0, 0, 0, 0, 0x99, 192, 0, 2, last]);
+        frame.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, last]);
+        frame.resize(60, 0);
+        assert_ne!(mac, [2, 0, 0, 0, 0, 0x99]);
+        let now = pair.world.now();
+        pair.world.with_wire(|wire| wire.send(1 - end, &frame, now));
+        let event = pair.next(end, SECOND / 100);
+        let host = pair.cms[end].resolver_mut().host();
+        let moved = |mac| mac == [2, 0, 0, 0, 0, 0x99];
+        assert!(host.neighbours().any(|(_, _, mac)| moved(mac)));
+        let event = event.map(|event| (event.event, event.id, event.status));
+        // The end that was connected to has not resolved a route.
+        let expected = (EventType::Unreachable, ours, -errno::ETIMEDOUT);
+        assert_eq!(event, (end == 0).then_some(expected));
+        assert!(pair.next(end, SECOND).is_none(), "reported once");
+    }
 }
 
 #[test]

@@ -223,6 +223,11 @@ pub(super) const ALL: &[Scenario] = &[
         ],
     ),
     alone(
+        "addresses",
+        &["c:addresses"],
+        &[(Server, "refused as by Linux", 1)],
+    ),
+    alone(
         "wildcard-on-two-devices",
         &["c:wildcard"],
         &[
