@@ -27,6 +27,11 @@ const WRITABLE: c_uint = Access::LOCAL_WRITE.bits()
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
 
+/// `IB_ACCESS_SUPPORTED` of Linux without these, of which the last are `IBV_ACCESS_FLUSH_GLOBAL` and
+/// `IBV_ACCESS_FLUSH_PERSISTENT`: for devices with persistent memory, which this is not.
+const KNOWN: c_uint = (1 << 10) - 1;
+const FLUSH: c_uint = 1 << 8 | 1 << 9;
+
 /// The memory of a region.
 enum Region {
     /// Memory of the program.
@@ -133,6 +138,7 @@ unsafe fn register(
     // SAFETY: the caller promises that the domain is allocated, and that the memory stays until it is deregistered.
     let object = unsafe { pd(domain) }?;
     let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
+    refuse(access)?;
     let flags = Access::from_bits_truncate(required(access));
     let region = NonNull::slice_from_raw_parts(start, length);
     let there = match length {
@@ -161,6 +167,15 @@ unsafe fn register(
         region: Region::Memory(mr),
         asked: access,
     })
+}
+
+/// Refuses flags as Linux's `ib_check_mr_access` does: those that it does not know, and those that this device has not.
+fn refuse(access: c_uint) -> Result<()> {
+    match access {
+        _ if access & !(KNOWN | OPTIONAL) != 0 => Err(Errno::EINVAL),
+        _ if access & FLUSH != 0 => Err(Errno::EOPNOTSUPP),
+        _ => Ok(()),
+    }
 }
 
 /// Flags that a device may not leave undone, and those of the others that the driver has.
@@ -331,6 +346,25 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             errno.set();
             // The region is as it was.
             IBV_REREG_MR_ERR_INPUT
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // `ib_check_mr_access` on mlx5, as `cargo rig twin` sees it.
+    #[test]
+    fn flags_that_linux_refuses_are_refused() {
+        for known in [0, 0x1, 0xf, 1 << 5, 1 << 7, 1 << 20, 1 << 23, 1 << 29] {
+            assert_eq!(refuse(known), Ok(()), "{known:#x}");
+        }
+        for flush in [1 << 8, 1 << 9, 1 << 8 | 1] {
+            assert_eq!(refuse(flush), Err(Errno::EOPNOTSUPP), "{flush:#x}");
+        }
+        for unknown in [1 << 10, 1 << 11, 1 << 19, 1 << 30, 1 << 31 | 1 << 8] {
+            assert_eq!(refuse(unknown), Err(Errno::EINVAL), "{unknown:#x}");
         }
     }
 }
