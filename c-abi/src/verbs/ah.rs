@@ -4,8 +4,9 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
-use bareverbs_node::verbs::{AddressHandle, LinkLayer, StaticRate};
+use bareverbs_node::verbs::{AddressHandle, LinkLayer, Pd, StaticRate};
 
 use crate::abi::numbers::{IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2};
 use crate::abi::objects::{
@@ -13,7 +14,7 @@ use crate::abi::objects::{
 };
 use crate::abi::requests::ibv_wc;
 use crate::process::failure::{Errno, Result, as_errno, as_pointer, as_status};
-use crate::process::hca::Hca;
+use crate::process::hca::{Hca, P};
 use crate::verbs::context::context;
 use crate::verbs::pd::pd;
 use crate::verbs::{path, query};
@@ -28,6 +29,8 @@ const IPV4: u8 = 0x45;
 pub(crate) struct AhObject {
     c: ibv_ah,
     pub(crate) handle: AddressHandle,
+    /// The domain, which stays as long: on Ethernet, where Linux has a handle of its own for the address.
+    _domain: Option<Arc<Pd<'static, P>>>,
 }
 
 /// Makes an address handle.
@@ -53,7 +56,13 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
         pd,
         handle: 0,
     };
-    Ok(Box::into_raw(Box::new(AhObject { c, handle })).cast())
+    let roce = object.hca.device.capabilities().link_layer() == LinkLayer::Ethernet;
+    let made = AhObject {
+        c,
+        handle,
+        _domain: roce.then(|| Arc::clone(&object.pd)),
+    };
+    Ok(Box::into_raw(Box::new(made)).cast())
 }
 
 /// Makes an address handle: `ibv_create_ah`. The next hop's MAC address is asked for first, which may take a while.

@@ -114,7 +114,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
                         Arc::new(kept)
                     }
                 },
-                // There are parent domains.
+                // There are parent domains, or address handles.
                 Err(shared) => shared,
             };
             ptr::write(&raw mut (*object).pd, kept);
