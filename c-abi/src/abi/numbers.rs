@@ -11,6 +11,10 @@ pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 /// `flags` of `struct ibv_port_attr`.
 pub const IBV_QPF_GRH_REQUIRED: u8 = 1;
 
+/// `port_cap_flags` of it.
+pub const IBV_PORT_CM_SUP: u32 = 1 << 16;
+pub const IBV_PORT_IP_BASED_GIDS: u32 = 1 << 26;
+
 pub const IBV_PORT_NOP: c_int = 0;
 pub const IBV_PORT_DOWN: c_int = 1;
 pub const IBV_PORT_INIT: c_int = 2;

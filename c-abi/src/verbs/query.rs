@@ -175,7 +175,11 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     attr.max_mtu = port.max_mtu.number().into();
     attr.active_mtu = port.active_mtu.number().into();
     attr.gid_tbl_len = int(port.gid_table_len);
-    attr.port_cap_flags = port.cap_mask;
+    attr.port_cap_flags = match port.link_layer {
+        // `mlx5_query_port_roce` sets both.
+        LinkLayer::Ethernet => IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        LinkLayer::InfiniBand => port.cap_mask,
+    };
     attr.max_msg_sz = u32::try_from(port.max_msg_size).unwrap_or(u32::MAX);
     attr.pkey_tbl_len = pkeys(&port);
     attr.lid = port.lid;
@@ -188,7 +192,8 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     };
     attr.sm_sl = port.sm_sl;
     attr.subnet_timeout = port.subnet_timeout;
-    attr.flags = if port.grh_required {
+    // Linux says so of each RoCE port: `RDMA_CORE_CAP_IB_GRH_REQUIRED`.
+    attr.flags = if port.grh_required || port.link_layer == LinkLayer::Ethernet {
         IBV_QPF_GRH_REQUIRED
     } else {
         0
@@ -333,7 +338,10 @@ pub(crate) unsafe extern "C" fn query_rt_values(
             (context, values.as_mut().ok_or(Errno::EINVAL)?)
         };
         let device = context.hca.device;
-        let asked = values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK;
+        if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let asked = values.comp_mask;
         // What was not asked for, or is not known, is not among the answers.
         values.comp_mask = 0;
         if asked != 0 && device.clock_khz().is_some() {
