@@ -29,7 +29,7 @@ fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
 
 /// Checks that there are pages behind all of a region, which may be written to if it is registered for that, as `ib_umem_get` of
 /// Linux's core/umem.c pins them. The kernel makes those that are not there yet. A kernel before 5.14 cannot be asked, and all
-/// memory is good then.
+/// memory is good then; nor can one that a filter keeps from answering.
 ///
 /// # Errors
 /// EFAULT.
@@ -38,18 +38,12 @@ pub(crate) fn check(region: NonNull<[u8]>, writable: bool) -> Result<()> {
         true => libc::MADV_POPULATE_WRITE,
         false => libc::MADV_POPULATE_READ,
     };
+    let here = NonNull::slice_from_raw_parts(NonNull::from(&advice).cast(), 1);
     match populate(region, advice) {
-        // The wrong kind of memory, or of kernel: that of this variable is the right one.
-        Err(Errno::EINVAL)
-            if populate(
-                NonNull::slice_from_raw_parts(NonNull::from(&advice).cast(), 1),
-                libc::MADV_POPULATE_READ,
-            ) == Err(Errno::EINVAL) =>
-        {
-            Ok(())
-        }
-        Err(_) => Err(Errno(libc::EFAULT)),
         Ok(()) => Ok(()),
+        // The wrong kind of memory; or of kernel, which says so of this variable as well: one that is too old, or has a filter.
+        Err(errno) if populate(here, libc::MADV_POPULATE_READ) == Err(errno) => Ok(()),
+        Err(_) => Err(Errno(libc::EFAULT)),
     }
 }
 

@@ -141,18 +141,14 @@ unsafe fn register(
     refuse(access)?;
     let flags = Access::from_bits_truncate(required(access));
     let region = NonNull::slice_from_raw_parts(start, length);
-    let there = match length {
-        0 => Ok(()),
-        _ => pages::check(region, access & WRITABLE != 0),
-    };
+    // Memory is made to be there only for what can be registered.
+    object.pd.check_region(length, flags)?;
+    pages::check(region, access & WRITABLE != 0)?;
     // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
     let mr = match unsafe { object.pd.reg_mr_iova(region, iova, flags) } {
-        // What is refused before memory is looked at is said first.
-        Err(MrError::Memory(_)) => return Err(there.err().unwrap_or(Errno::ENOMEM)),
+        Err(MrError::Memory(_)) => return Err(Errno::ENOMEM),
         made => made?,
     };
-    // The region is not known to anybody yet, and goes.
-    there?;
     let c = ibv_mr {
         context: object.c.context,
         pd: domain,
@@ -259,8 +255,8 @@ unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
         return Ok(false);
     };
     let to = Access::from_bits_truncate(required(access));
-    if access & WRITABLE != 0 {
-        // As `ib_umem_check_rereg` of Linux, which refuses all memory that was registered for reading.
+    if access & WRITABLE != 0 && object.asked & WRITABLE == 0 {
+        // Linux's `ib_umem_check_rereg` refuses all memory that was registered for reading; this refuses what cannot be written.
         let start = NonNull::new(object.c.addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
         let region = NonNull::slice_from_raw_parts(start, object.c.length);
         pages::check(region, true).map_err(|_| Errno(libc::EACCES))?;

@@ -147,6 +147,15 @@ unsafe impl<P: Platform + Sync> Send for Mr<'_, P> {}
 unsafe impl<P: Platform + Sync> Sync for Mr<'_, P> {}
 
 impl<'d, P: Platform> Pd<'d, P> {
+    /// Checks what registering refuses before it looks at memory: rights, and a length of 0 or above the device's limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reg_mr`](Self::reg_mr).
+    pub fn check_region(&self, len: usize, access: Access) -> Result<(), MrError> {
+        check_region(self.device.capabilities(), len, access)
+    }
+
     /// Registers the caller's memory: `ibv_reg_mr`. Work requests, on this host and on the peer, name it by its
     /// address.
     ///
