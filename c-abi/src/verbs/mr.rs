@@ -27,7 +27,7 @@ const WRITABLE: c_uint = Access::LOCAL_WRITE.bits()
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
 
-/// `IB_ACCESS_SUPPORTED` of Linux without these, of which the last are `IBV_ACCESS_FLUSH_GLOBAL` and
+/// `IB_ACCESS_SUPPORTED` of Linux without the optional flags, of which the last are `IBV_ACCESS_FLUSH_GLOBAL` and
 /// `IBV_ACCESS_FLUSH_PERSISTENT`: for devices with persistent memory, which this is not.
 const KNOWN: c_uint = (1 << 10) - 1;
 const FLUSH: c_uint = 1 << 8 | 1 << 9;
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 mod tests {
     use super::*;
 
-    // `ib_check_mr_access` on mlx5, as `cargo rig twin` sees it.
+    // Linux's `ib_check_mr_access` (include/rdma/ib_verbs.h), and mlx5, which has no FLUSH.
     #[test]
     fn flags_that_linux_refuses_are_refused() {
         for known in [0, 0x1, 0xf, 1 << 5, 1 << 7, 1 << 20, 1 << 23, 1 << 29] {

@@ -1,4 +1,4 @@
-//! Which entries of the GID table are free: those of QPs and DCTs are not, also after they were emptied.
+//! Tests that entries of the GID table which QPs and DCTs have are not free, also after they were emptied.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};

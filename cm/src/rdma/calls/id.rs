@@ -238,7 +238,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 slot.options.af_only = on;
             }
             IdOption::AckTimeout(exponent) => {
-                // As `rdma_set_ack_timeout` of Linux's core/cma.c: for those that wait for ACKs.
+                // `rdma_set_ack_timeout` of Linux's core/cma.c takes it for those that wait for ACKs.
                 if !matches!(slot.id_type, IdType::Rc | IdType::XrcSend) {
                     return Err(RdmaError::WrongType {
                         call: "set_option",

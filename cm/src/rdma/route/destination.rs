@@ -18,7 +18,7 @@ use crate::rdma::types::id::NIL;
 use crate::rdma::types::{EventType, IdState};
 
 impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
-    /// Drives the resolver: ids that are connected to a neighbour whose address has changed get an event, and those
+    /// Drives the resolver: ids with a route to a neighbour whose address has changed get an event, and those
     /// that wait ask again.
     pub(crate) fn poll(
         &mut self,

@@ -1,4 +1,4 @@
-/* What is refused of addresses and options, as Linux's rdma_cm and librdmacm refuse it: in the call, or by an event. */
+/* Checks that addresses and options are refused as Linux's rdma_cm and librdmacm refuse them: in the call, or by an event. */
 
 #include "check.h"
 

@@ -72,7 +72,7 @@ step 120 'bus error' "options=; pings=3; $traffic
     $(fails 1 'the device is gone') && grep 'the PCI bus reported an uncorrectable error' /run/1"
 client_server 120 'after the bus error' 'grep -q listening /run/server' "$serve" "$connect -C 20 -V"
 
-# A process that waits is notified within a second or so, whether it polls or sleeps. The kernel waits a minute for the functions to
+# A process that waits is notified long before the kernel gives up, whether it polls or sleeps. The kernel waits a minute for the functions to
 # come back from their reset, and so do the processes' ends.
 step 240 'off the bus' "options=; others=--interrupts; pings=3; $traffic
     now() { awk '{ print int(\$1 * 1000 + 0.5) }' /proc/uptime; }
