@@ -116,7 +116,7 @@ impl<P: Platform> Device<'_, P> {
         self.execute_bytes_no_output(C::OPCODE, command.as_bytes())
     }
 
-    /// The same, for commands that are laid out alike.
+    /// Executes a command by its opcode and bytes, as commands of several types are laid out alike.
     pub(crate) fn execute_bytes_no_output(
         &self,
         opcode: Opcode,
@@ -354,8 +354,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(output)
     }
 
-    /// The same, once for all commands, of which there are many. Not by [`until`](Self::until): out of a closure's captures the
-    /// compiler does not see how long the shortest command is.
+    /// Waits for a place in the queue, posts a command of any type there, and waits for its answer. It does not call
+    /// [`until`](Self::until): out of a closure's captures the compiler does not see how long the shortest command is.
     #[inline(never)]
     pub(crate) fn complete(
         &self,

@@ -151,7 +151,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`reg_mr`](Self::reg_mr).
+    /// It returns the errors that [`reg_mr`](Self::reg_mr) returns for the same arguments.
     pub fn check_region(&self, len: usize, access: Access) -> Result<(), MrError> {
         check_region(self.device.capabilities(), len, access)
     }

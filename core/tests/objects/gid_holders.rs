@@ -161,8 +161,8 @@ fn a_qp_that_stays_with_the_device_keeps_its_index() {
     });
 }
 
-/// The same for a target, of which the firmware says neither that it has drained nor that it is gone; and where the command
-/// that creates it has no answer.
+/// A target keeps its index if the firmware says neither that it has drained nor that it is gone, and if the command that creates
+/// it has no answer.
 #[test]
 fn a_target_that_stays_with_the_device_keeps_its_index() {
     for created in [false, true] {

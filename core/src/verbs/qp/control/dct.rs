@@ -140,7 +140,7 @@ impl<'d, P: Platform> Pd<'d, P> {
         }
     }
 
-    /// The same once the target's entry of the GID table is reserved.
+    /// Creates the target once its entry of the GID table is reserved.
     fn create_dct_holding(
         &self,
         init: &DctInitAttr<'_, 'd, P>,
