@@ -7,9 +7,9 @@ use bareverbs_firmware_cmds::numbers::Eqn;
 use crate::device::Device;
 use crate::device::in_flight::InFlight;
 use crate::device::open::AtStep;
-use crate::firmware::command_queue::TailIn;
 use crate::firmware::control::MAX_EQS;
 use crate::firmware::eq::{self, EventQueue};
+use crate::firmware::mailbox::TailIn;
 use crate::platform::Platform;
 use crate::types::error::{OpenError, OpenFailure, OpenStep};
 

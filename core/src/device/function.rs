@@ -23,7 +23,7 @@ use bareverbs_firmware_cmds::vport::{
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::device::Device;
-use crate::firmware::command_queue::TailIn;
+use crate::firmware::mailbox::TailIn;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::Mac;

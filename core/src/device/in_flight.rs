@@ -19,8 +19,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::Device;
 pub(crate) use crate::firmware::command_queue::SlotClass;
-use crate::firmware::command_queue::{PostError, TailIn, Ticket};
+use crate::firmware::command_queue::{PostError, Ticket};
 use crate::firmware::health;
+use crate::firmware::mailbox::TailIn;
 use crate::platform::{Platform, VectorSet};
 use crate::types::error::{CommandError, CommandFailure, DeviceError, Millis};
 

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::device::Device;
 use crate::device::function::FunctionKind;
-use crate::firmware::command_queue::TailIn;
+use crate::firmware::mailbox::TailIn;
 use crate::platform::Platform;
 use crate::types::error::CommandError;
 use crate::types::gid::{Gid, Mac};

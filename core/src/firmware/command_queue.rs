@@ -9,10 +9,8 @@
 //!
 //! A slot whose command timed out is retired: the firmware may still answer, into memory that must have no other owner then.
 //! Once it has, the slot is used again, as Linux does (`mlx5_cmd_comp_handler`: only a real completion frees it).
-
-mod recorded;
-
-pub(crate) use recorded::RecordedQueue;
+//!
+//! With the [flight recorder](CommandQueue::recorded) each command is recorded when it is posted, and again when it has ended.
 
 use core::time::Duration;
 
@@ -29,46 +27,11 @@ use bareverbs_firmware_cmds::status::Status;
 
 use crate::barrier;
 use crate::firmware::health::read_health;
-use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes};
-use crate::firmware::recorder::Place;
+use crate::firmware::mailbox::{Chain, MAX_BLOCKS, Mailboxes, Parts, TailIn, Writer};
+use crate::firmware::recorder::{CommandRecord, FlightRecorder, Place, RecordKind, object};
 use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};
-
-/// The bytes behind the fixed part of a command's input.
-pub enum TailIn<'a> {
-    /// No further bytes.
-    None,
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// This many big-endian qwords (page or translation lists), asked for one by one, in order, as they are written.
-    Qwords(usize, &'a mut dyn FnMut(usize) -> u64),
-}
-
-impl TailIn<'_> {
-    /// The same, for one attempt.
-    pub(crate) fn reborrow(&mut self) -> TailIn<'_> {
-        match self {
-            Self::None => TailIn::None,
-            Self::Bytes(bytes) => TailIn::Bytes(bytes),
-            Self::Qwords(count, qword) => TailIn::Qwords(*count, qword),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Qwords(count, _) => count.saturating_mul(8),
-        }
-    }
-}
-
-impl core::fmt::Debug for TailIn<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "TailIn of {} bytes", self.len())
-    }
-}
 
 /// A command in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +88,17 @@ impl Slot {
         late: false,
         record: Place::UNUSED,
     };
+
+    /// The record of the slot's command in the flight recorder.
+    fn record(&self, index: u8, object: u32) -> CommandRecord {
+        CommandRecord {
+            opcode: self.opcode,
+            op_mod: self.op_mod,
+            object,
+            slot: index,
+            end: None,
+        }
+    }
 }
 
 /// After this time without an answer a command is late.
@@ -259,6 +233,17 @@ impl CommandQueue {
         (0..self.len).any(|index| !is_free(index) && self.owned_by_device(index))
     }
 
+    /// The queue with its flight recorder.
+    pub(crate) fn recorded<'q>(
+        &'q mut self,
+        recorder: Option<&'q FlightRecorder>,
+    ) -> RecordedQueue<'q> {
+        RecordedQueue {
+            queue: self,
+            recorder,
+        }
+    }
+
     /// Posts a command. `output_len` counts the fixed part and the tail of the answer.
     pub(crate) fn post<P: Platform>(
         &mut self,
@@ -318,15 +303,7 @@ impl CommandQueue {
                 signed,
             };
             writer.put(fixed);
-            match &mut tail {
-                TailIn::None => {}
-                TailIn::Bytes(bytes) => writer.put(bytes),
-                TailIn::Qwords(count, qword) => {
-                    for index in 0..*count {
-                        writer.put(&qword(index).to_be_bytes());
-                    }
-                }
-            }
+            writer.put_tail(&mut tail);
             writer.finish();
         }
         for block in 0..output_blocks {
@@ -593,89 +570,89 @@ fn say_late<P: Platform>(
     );
 }
 
-/// Spreads a message over the entry and its blocks. A block that is signed is written when it is full, once.
-struct Writer<'a> {
-    entry: &'a mut CommandQueueEntry,
-    mailboxes: &'a Mailboxes,
-    chain: &'a Chain,
-    token: u8,
-    at: usize,
-    signed: Option<&'a mut MailboxBlock>,
+/// Records a command that has ended behind all others, as its record was overwritten.
+#[cold]
+#[inline(never)]
+fn again(
+    recorder: &FlightRecorder,
+    slot: &Slot,
+    index: u8,
+    now: Duration,
+    result: Result<(), CommandFailure>,
+    answer: &[u8],
+) {
+    let place = recorder.begin(slot.posted, slot.record(index, 0));
+    recorder.end(place, now, result, || object(answer));
 }
 
-impl Writer<'_> {
-    fn put(&mut self, mut data: &[u8]) {
-        while !data.is_empty() {
-            let taken = if self.at < INLINE_SIZE {
-                let taken = data.len().min(INLINE_SIZE - self.at);
-                self.entry.command_input_inline_data_mut()[self.at..self.at + taken]
-                    .copy_from_slice(&data[..taken]);
-                taken
-            } else {
-                let offset = (self.at - INLINE_SIZE) % BLOCK_DATA_SIZE;
-                let taken = data.len().min(BLOCK_DATA_SIZE - offset);
-                let index = (self.at - INLINE_SIZE) / BLOCK_DATA_SIZE;
-                match &mut self.signed {
-                    None => {
-                        let part = &data[..taken];
-                        self.mailboxes.put(self.chain, index, offset, part);
-                    }
-                    Some(block) => {
-                        block.mailbox_data_mut()[offset..offset + taken]
-                            .copy_from_slice(&data[..taken]);
-                        if offset + taken == BLOCK_DATA_SIZE {
-                            self.flush(BLOCK_DATA_SIZE);
-                        }
-                    }
-                }
-                taken
-            };
-            self.at += taken;
-            data = &data[taken..];
-        }
+/// The queue, with the flight recorder that has what goes through it.
+pub(crate) struct RecordedQueue<'q> {
+    queue: &'q mut CommandQueue,
+    recorder: Option<&'q FlightRecorder>,
+}
+
+impl RecordedQueue<'_> {
+    /// The time that a command may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.queue.timeout()
     }
 
-    fn flush(&mut self, len: usize) {
-        let Some(block) = &mut self.signed else {
+    /// Posts a command ([`CommandQueue::post`]), and records it.
+    pub(crate) fn post<P: Platform>(
+        &mut self,
+        platform: &P,
+        class: SlotClass,
+        opcode: Opcode,
+        fixed: &[u8],
+        tail: TailIn<'_>,
+        output_len: usize,
+    ) -> Result<Ticket, PostError> {
+        let queue = &mut *self.queue;
+        let ticket = queue.post(platform, class, opcode, fixed, tail, output_len)?;
+        if let Some(recorder) = self.recorder
+            && let Some(slot) = queue.slots.get_mut(usize::from(ticket.slot))
+        {
+            let command = slot.record(ticket.slot, object(fixed));
+            slot.record = recorder.begin(slot.posted, command);
+        }
+        Ok(ticket)
+    }
+
+    /// Takes the answer of a command if it is there ([`CommandQueue::finish`]), and records how it ended.
+    pub(crate) fn finish<P: Platform>(
+        &mut self,
+        platform: &P,
+        ticket: Ticket,
+        fixed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Option<Result<(), CommandFailure>> {
+        let result = self.queue.finish(platform, ticket, fixed, tail)?;
+        if let Some(recorder) = self.recorder
+            && result != Err(CommandFailure::UnknownTicket)
+            // It is free by now, and has what the command was until another takes it.
+            && let Some(slot) = self.queue.slots.get(usize::from(ticket.slot))
+        {
+            let now = platform.now();
+            if !recorder.end(slot.record, now, result, || object(fixed)) {
+                again(recorder, slot, ticket.slot, now, result, fixed);
+            }
+            if matches!(result, Err(CommandFailure::Timeout { .. })) {
+                recorder.push(now, RecordKind::Health(read_health(platform)));
+            }
+        }
+        Some(result)
+    }
+
+    /// Records the commands under way again whose records were overwritten.
+    #[cold]
+    pub(crate) fn keep_pending(&self) {
+        let Some(recorder) = self.recorder else {
             return;
         };
-        let index = (self.at.saturating_sub(INLINE_SIZE)) / BLOCK_DATA_SIZE;
-        if index > 0 {
-            // What the block before left.
-            block.mailbox_data_mut()[len..].fill(0);
-        }
-        self.mailboxes.write(self.chain, index, self.token, block);
-    }
-
-    fn finish(&mut self) {
-        if self.signed.is_none() {
-            self.mailboxes.link(self.chain, self.token);
-            return;
-        }
-        let rest = self.at.saturating_sub(INLINE_SIZE) % BLOCK_DATA_SIZE;
-        if rest > 0 {
-            self.flush(rest);
-        }
-    }
-}
-
-/// The two places that an answer goes to.
-struct Parts<'a> {
-    fixed: &'a mut [u8],
-    tail: &'a mut [u8],
-}
-
-impl Parts<'_> {
-    fn put(&mut self, at: usize, data: &[u8]) {
-        let split = self.fixed.len().saturating_sub(at).min(data.len());
-        let (first, second) = data.split_at(split);
-        if split > 0 {
-            self.fixed[at..at + split].copy_from_slice(first);
-        }
-        let start = (at + split).saturating_sub(self.fixed.len());
-        if let Some(part) = self.tail.get_mut(start..) {
-            let len = part.len().min(second.len());
-            part[..len].copy_from_slice(&second[..len]);
+        for (index, slot) in self.queue.slots.iter().enumerate() {
+            if slot.state == State::Pending && !recorder.holds(slot.record) {
+                recorder.begin(slot.posted, slot.record(index as u8, 0));
+            }
         }
     }
 }

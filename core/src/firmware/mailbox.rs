@@ -1,4 +1,4 @@
-//! Mailbox blocks: where the part of a command lies that does not fit into its queue entry.
+//! Mailbox blocks: where the part of a command lies that does not fit into its queue entry; spreading a message over both.
 //!
 //! Almost every command needs a handful of blocks, and takes them from one pool that is allocated once. A long page or
 //! translation list needs thousands; its chain is allocated for it alone, in as few pieces as the platform can provide.
@@ -6,7 +6,9 @@
 
 use core::alloc::Layout;
 
-use bareverbs_firmware_cmds::cmdq::{BLOCK_ALIGN, BLOCK_DATA_SIZE, MailboxBlock};
+use bareverbs_firmware_cmds::cmdq::{
+    BLOCK_ALIGN, BLOCK_DATA_SIZE, CommandQueueEntry, INLINE_SIZE, MailboxBlock,
+};
 
 use crate::memory::dma::DmaMemory;
 use crate::platform::{DmaError, Platform};
@@ -22,6 +24,41 @@ const POOL_LIMIT: usize = 16;
 const MAX_PIECES: usize = 24;
 /// Blocks of the longest chain: 16 MiB of message.
 pub(crate) const MAX_BLOCKS: usize = 32 * 1024;
+
+/// The bytes behind the fixed part of a command's input.
+pub enum TailIn<'a> {
+    /// No further bytes.
+    None,
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// This many big-endian qwords (page or translation lists), asked for one by one, in order, as they are written.
+    Qwords(usize, &'a mut dyn FnMut(usize) -> u64),
+}
+
+impl TailIn<'_> {
+    /// The same, for one attempt.
+    pub(crate) fn reborrow(&mut self) -> TailIn<'_> {
+        match self {
+            Self::None => TailIn::None,
+            Self::Bytes(bytes) => TailIn::Bytes(bytes),
+            Self::Qwords(count, qword) => TailIn::Qwords(*count, qword),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Qwords(count, _) => count.saturating_mul(8),
+        }
+    }
+}
+
+impl core::fmt::Debug for TailIn<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "TailIn of {} bytes", self.len())
+    }
+}
 
 /// The blocks of one message.
 #[derive(Debug, Clone, Copy)]
@@ -291,5 +328,104 @@ impl Mailboxes {
         let len = data.len().min(BLOCK_DATA_SIZE);
         data[..len].copy_from_slice(&block.mailbox_data()[..len]);
         Ok(())
+    }
+}
+
+/// Spreads a message over the entry and its blocks. A block that is signed is written when it is full, once.
+pub(crate) struct Writer<'a> {
+    pub(crate) entry: &'a mut CommandQueueEntry,
+    pub(crate) mailboxes: &'a Mailboxes,
+    pub(crate) chain: &'a Chain,
+    pub(crate) token: u8,
+    pub(crate) at: usize,
+    pub(crate) signed: Option<&'a mut MailboxBlock>,
+}
+
+impl Writer<'_> {
+    pub(crate) fn put(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let taken = if self.at < INLINE_SIZE {
+                let taken = data.len().min(INLINE_SIZE - self.at);
+                self.entry.command_input_inline_data_mut()[self.at..self.at + taken]
+                    .copy_from_slice(&data[..taken]);
+                taken
+            } else {
+                let offset = (self.at - INLINE_SIZE) % BLOCK_DATA_SIZE;
+                let taken = data.len().min(BLOCK_DATA_SIZE - offset);
+                let index = (self.at - INLINE_SIZE) / BLOCK_DATA_SIZE;
+                match &mut self.signed {
+                    None => {
+                        let part = &data[..taken];
+                        self.mailboxes.put(self.chain, index, offset, part);
+                    }
+                    Some(block) => {
+                        block.mailbox_data_mut()[offset..offset + taken]
+                            .copy_from_slice(&data[..taken]);
+                        if offset + taken == BLOCK_DATA_SIZE {
+                            self.flush(BLOCK_DATA_SIZE);
+                        }
+                    }
+                }
+                taken
+            };
+            self.at += taken;
+            data = &data[taken..];
+        }
+    }
+
+    pub(crate) fn put_tail(&mut self, tail: &mut TailIn<'_>) {
+        match tail {
+            TailIn::None => {}
+            TailIn::Bytes(bytes) => self.put(bytes),
+            TailIn::Qwords(count, qword) => {
+                for index in 0..*count {
+                    self.put(&qword(index).to_be_bytes());
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, len: usize) {
+        let Some(block) = &mut self.signed else {
+            return;
+        };
+        let index = (self.at.saturating_sub(INLINE_SIZE)) / BLOCK_DATA_SIZE;
+        if index > 0 {
+            // What the block before left.
+            block.mailbox_data_mut()[len..].fill(0);
+        }
+        self.mailboxes.write(self.chain, index, self.token, block);
+    }
+
+    pub(crate) fn finish(&mut self) {
+        if self.signed.is_none() {
+            self.mailboxes.link(self.chain, self.token);
+            return;
+        }
+        let rest = self.at.saturating_sub(INLINE_SIZE) % BLOCK_DATA_SIZE;
+        if rest > 0 {
+            self.flush(rest);
+        }
+    }
+}
+
+/// The two places that an answer goes to.
+pub(crate) struct Parts<'a> {
+    pub(crate) fixed: &'a mut [u8],
+    pub(crate) tail: &'a mut [u8],
+}
+
+impl Parts<'_> {
+    pub(crate) fn put(&mut self, at: usize, data: &[u8]) {
+        let split = self.fixed.len().saturating_sub(at).min(data.len());
+        let (first, second) = data.split_at(split);
+        if split > 0 {
+            self.fixed[at..at + split].copy_from_slice(first);
+        }
+        let start = (at + split).saturating_sub(self.fixed.len());
+        if let Some(part) = self.tail.get_mut(start..) {
+            let len = part.len().min(second.len());
+            part[..len].copy_from_slice(&second[..len]);
+        }
     }
 }

@@ -8,7 +8,8 @@ use bareverbs_firmware_cmds::pages::{ManagePagesIn, ManagePagesOut};
 use bareverbs_firmware_cmds::values::ManagePages;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::firmware::command_queue::{PostError, RecordedQueue, SlotClass, TailIn, Ticket};
+use crate::firmware::command_queue::{PostError, RecordedQueue, SlotClass, Ticket};
+use crate::firmware::mailbox::TailIn;
 use crate::firmware::page_chunk::{self, OfferError, Offered, PageChunk};
 use crate::platform::{DmaError, Platform};
 use crate::types::error::{BadOutput, CommandError, CommandFailure};

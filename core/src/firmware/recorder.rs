@@ -76,6 +76,17 @@ impl Record {
     }
 }
 
+/// The byte at which a command names its object, and its answer the object that it created.
+const OBJECT: usize = 8;
+
+/// The object that a command, or its answer, names.
+pub(crate) fn object(fixed: &[u8]) -> u32 {
+    fixed
+        .get(OBJECT..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
 #[derive(Debug)]
 struct Ring<R: ?Sized> {
     /// The number of records that were written, of which the ring holds the last.

@@ -6,7 +6,8 @@ use bareverbs_firmware_cmds::register::{AccessRegisterIn, AccessRegisterOut, Mfr
 use bareverbs_firmware_cmds::values::{AccessRegister, RegisterId, ResetResponse};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::firmware::command_queue::{PostError, RecordedQueue, SlotClass, TailIn, Ticket};
+use crate::firmware::command_queue::{PostError, RecordedQueue, SlotClass, Ticket};
+use crate::firmware::mailbox::TailIn;
 use crate::platform::Platform;
 use crate::types::error::CommandFailure;
 
