@@ -163,12 +163,12 @@ impl BlueFlame {
 }
 
 #[cfg(all(test, not(loom)))]
-// UNSAFETY: a platform and rings of the tests' own.
+// UNSAFETY: rings of the tests' own.
 #[expect(unsafe_code)]
 mod tests {
     use super::*;
     use crate::memory::send_ring::{BLOCK_WORDS as WORDS, SendRingParts};
-    use crate::memory::test_platform::no_memory_and_no_registers;
+    use crate::memory::test_platform::Bus;
     use bareverbs_firmware_cmds::numbers::Qpn;
     use core::cell::{Cell, RefCell};
     use core::ptr::NonNull;
@@ -217,28 +217,12 @@ mod tests {
         Cursor::new(Qpn::from_low_bits(7)).behind(block.into())
     }
 
-    /// The writes with their places, and the results of a second writer's calls meanwhile.
-    #[derive(Default)]
-    struct Bus<'a> {
-        register: Option<&'a BlueFlame>,
-        written: RefCell<Option<(usize, Vec<u64, 32>)>>,
-        meanwhile: Cell<Option<bool>>,
-    }
+    /// The last write with its place.
+    type Written = RefCell<Option<(usize, Vec<u64, 32>)>>;
 
-    // SAFETY: has neither memory nor registers to give.
-    unsafe impl Platform for Bus<'_> {
-        const WRITE_COMBINING: bool = true;
-        fn write_combining(&self, offset: usize, words: &[u64]) {
-            let words = Vec::from_slice(words).expect("a buffer's");
-            assert_eq!(self.written.replace(Some((offset, words))), None);
-            if let Some(register) = self.register {
-                let done = with_ring(Blocks([[0; WORDS]]), |other| {
-                    register.write(&Bus::default(), other, at(0), BLOCK as u32)
-                });
-                self.meanwhile.set(Some(done));
-            }
-        }
-        no_memory_and_no_registers!();
+    fn record(written: &Written, offset: usize, words: &[u64]) {
+        let words = Vec::from_slice(words).expect("a buffer's");
+        assert_eq!(written.replace(Some((offset, words))), None);
     }
 
     #[test]
@@ -248,7 +232,8 @@ mod tests {
         let blocks = core::array::from_fn(|block| {
             core::array::from_fn(|word| (block * WORDS + word) as u64)
         });
-        let bus = Bus::default();
+        let written = Written::default();
+        let bus = Bus(|offset, words: &[u64]| record(&written, offset, words));
         let mut buffer = 0x5a00;
         with_ring(Blocks::<RING>(blocks), |ring| {
             for blocks in 1..=4_usize {
@@ -256,8 +241,7 @@ mod tests {
                     assert!(register.write(&bus, ring, at(first), (blocks * BLOCK) as u32));
                     let start = first as usize % RING * WORDS;
                     let expected = (0..blocks * WORDS).map(|word| ((start + word) % words) as u64);
-                    let written = bus.written.take();
-                    assert_eq!(written, Some((buffer, expected.collect())));
+                    assert_eq!(written.take(), Some((buffer, expected.collect())));
                     buffer ^= 0x100;
                 }
             }
@@ -267,16 +251,21 @@ mod tests {
     #[test]
     fn a_second_writer_is_refused_while_the_first_writes() {
         let register = BlueFlame::new(UarIndex::from_low_bits(5), 9);
-        let bus = Bus {
-            register: Some(&register),
-            ..Bus::default()
-        };
+        let (written, meanwhile) = (Written::default(), Cell::new(None));
+        let bus = Bus(|offset, words: &[u64]| {
+            record(&written, offset, words);
+            let second = with_ring(Blocks([[0; WORDS]]), |other| {
+                let bus = Bus(|_, _: &[u64]| panic!("written in between"));
+                register.write(&bus, other, at(0), BLOCK as u32)
+            });
+            meanwhile.set(Some(second));
+        });
         let words = [7_u64; WORDS];
         with_ring(Blocks([words]), |ring| {
             for buffer in [0x5a00, 0x5b00] {
                 assert!(register.write(&bus, ring, at(0), BLOCK as u32));
-                assert_eq!(bus.meanwhile.take(), Some(false));
-                assert_eq!(bus.written.take(), Some((buffer, Vec::from(words))));
+                assert_eq!(meanwhile.take(), Some(false));
+                assert_eq!(written.take(), Some((buffer, Vec::from(words))));
             }
         });
     }

@@ -30,8 +30,7 @@ use crate::memory::recv_ring::{RecvRing, RecvRingParts};
 use crate::memory::send_ring::{BLOCK_WORDS, Cursor, SendRing, SendRingParts};
 use crate::memory::slots::{CqSlot, QpArrays, QpSlot, SrqSlot, detach};
 use crate::memory::sync::{AtomicU32, AtomicU64};
-use crate::memory::test_platform::no_memory_and_no_registers;
-use crate::platform::Platform;
+use crate::memory::test_platform::Bus;
 use crate::types::sge::Sge;
 use crate::verbs::qp::recv::RecvQueue;
 use crate::verbs::qp::wr::PostError;
@@ -412,32 +411,27 @@ fn no_task_sleeps_over_an_event() {
     });
 }
 
-/// A doorbell page on which writes that meet are found.
-struct Bus(UnsafeCell<Vec<usize>>);
+/// Offsets of writes to a doorbell page, in which writes that meet are found.
+struct Written(UnsafeCell<Vec<usize>>);
 
 // SAFETY: loom's cell finds any two accesses that meet.
-unsafe impl Sync for Bus {}
+unsafe impl Sync for Written {}
 // SAFETY: it is not of one thread.
-unsafe impl Send for Bus {}
-
-// SAFETY: has neither memory nor registers to give.
-unsafe impl Platform for Bus {
-    const WRITE_COMBINING: bool = true;
-    fn write_combining(&self, offset: usize, _: &[u64]) {
-        // SAFETY: loom checks that no other access meets this one.
-        self.0
-            .with_mut(|written| unsafe { (*written).push(offset) });
-    }
-    no_memory_and_no_registers!();
-}
+unsafe impl Send for Written {}
 
 /// Two queues write to the BlueFlame register: never at the same time, and into alternating buffers.
 #[test]
 fn one_writer_at_a_time() {
     loom::model(|| {
         let register = Arc::new(BlueFlame::new(UarIndex::from_low_bits(5), 9));
-        let bus = Arc::new(Bus(UnsafeCell::new(Vec::new())));
-        let write = |register: &BlueFlame, bus: &Bus| {
+        let written = Arc::new(Written(UnsafeCell::new(Vec::new())));
+        let write = |register: &BlueFlame, written: &Written| {
+            let bus = Bus(|offset, _: &[u64]| {
+                // SAFETY: loom checks that no other access meets this one.
+                written
+                    .0
+                    .with_mut(|written| unsafe { (*written).push(offset) });
+            });
             let shared = Shared::new(1);
             let parts = SendRingParts {
                 base: pointer(&shared.blocks).cast(),
@@ -448,16 +442,16 @@ fn one_writer_at_a_time() {
             };
             // SAFETY: the parts live as long as `shared`.
             let ring = unsafe { SendRing::new(parts) };
-            usize::from(register.write(bus, &ring, Cursor::new(Qpn::from_low_bits(7)), 64))
+            usize::from(register.write(&bus, &ring, Cursor::new(Qpn::from_low_bits(7)), 64))
         };
         let other = {
-            let (register, bus) = (register.clone(), bus.clone());
-            thread::spawn(move || write(&register, &bus) + write(&register, &bus))
+            let (register, written) = (register.clone(), written.clone());
+            thread::spawn(move || write(&register, &written) + write(&register, &written))
         };
-        let mine = write(&register, &bus);
+        let mine = write(&register, &written);
         let others = other.join().expect("it is done");
         // SAFETY: loom checks it.
-        let written = bus.0.with(|written| unsafe { (*written).clone() });
+        let written = written.0.with(|written| unsafe { (*written).clone() });
         assert_eq!(written.len(), mine + others);
         let buffers = [0x5a00, 0x5b00].into_iter().cycle();
         assert!(written.iter().copied().eq(buffers.take(mine + others)));

@@ -12,6 +12,8 @@
 //! Twice: built with link-time optimization in one piece, and as `cargo build --release` does it. `--write` puts the table
 //! into `docs/benchmarks.md`.
 
+#[path = "data_path/doorbells.rs"]
+mod doorbells;
 #[path = "data_path/forwarding.rs"]
 mod forwarding;
 #[path = "data_path/measured.rs"]

@@ -6,13 +6,11 @@
 //!
 //! The device is a script that answers commands, a BAR of plain memory, and completions written ahead.
 
-// UNSAFETY: implements the platform seam by passing everything on, except for doorbells.
-#![expect(unsafe_code)]
-
+#[path = "data_path/doorbells.rs"]
+mod doorbells;
 #[path = "../../../core/tests/support/mod.rs"]
 mod support;
 
-use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::ops::Range;
@@ -21,16 +19,15 @@ use std::thread;
 use std::time::Instant;
 
 use bareverbs_core::{
-    Config, Cq, CqInit, CqSlot, Device, DeviceSlot, Gid, GidEntry, LKey, PageChunk, Pd, Platform,
-    Qp, QpAttr, QpAttrMask, QpCap, QpInitAttr, QpSlot, QpState, QpType, Rc, SendFlags, Sge,
-    Storage, WcStatus,
+    Config, Cq, CqInit, CqSlot, Device, DeviceSlot, Gid, GidEntry, LKey, PageChunk, Pd, Qp, QpAttr,
+    QpAttrMask, QpCap, QpInitAttr, QpSlot, QpState, QpType, Rc, SendFlags, Sge, Storage, WcStatus,
 };
 use bareverbs_firmware_cmds::cq::CreateCqIn;
 use bareverbs_firmware_cmds::opcode::Opcode;
 use bareverbs_firmware_cmds::qp::CreateQpIn;
-use bareverbs_in_process::pass_on;
 use zerocopy::FromBytes;
 
+use doorbells::Doorbells;
 use support::Fake;
 use support::firmware::{Action, Posted};
 use support::random::Random;
@@ -48,33 +45,8 @@ const OPERATIONS: usize = 400_000;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const SGE: Sge = Sge::new(0x7f00_0000_1000, 0x1000, LKey(0x0011_2201));
 
-/// The scripted device with doorbells of plain memory.
-struct Scripted {
-    fake: Fake,
-    uar: Page,
-}
-
-struct Page([UnsafeCell<u64>; 512]);
-
-// SAFETY: one thread uses each device.
-unsafe impl Sync for Page {}
-
-// SAFETY: as the scripted device's; a doorbell is one store.
-unsafe impl Platform for Scripted {
-    #[inline]
-    fn write_be64(&self, offset: usize, value: u64) {
-        // The UAR is page 3 of the BAR.
-        if let Some(register) = self.uar.0.get(offset.wrapping_sub(0x3000) / 8) {
-            // SAFETY: plain memory of ours.
-            unsafe { register.get().write_volatile(value.to_be()) };
-        }
-    }
-
-    pass_on!(
-        fake: bar_len, read_be32, write_be32, dma_alloc, dma_free, dma_map, page_iova, dma_unmap,
-        now, relax
-    );
-}
+/// The device that is measured.
+type Scripted = Doorbells<false>;
 
 /// State of the fake device.
 #[derive(Default)]
@@ -231,10 +203,7 @@ fn measure(count: usize, operations: usize, begin: impl FnOnce()) -> Times {
     let known = Arc::new(Mutex::new(Known::default()));
     let script = known.clone();
     fake.script(move |posted| answer(&script, posted));
-    let platform = Scripted {
-        fake,
-        uar: Page([const { UnsafeCell::new(0) }; 512]),
-    };
+    let platform = Scripted::new(fake);
     let mut device = DeviceSlot::new();
     let mut qps: Vec<QpSlot> = (0..count).map(|_| QpSlot::new()).collect();
     let mut cqs = [const { CqSlot::new() }; 1];

@@ -1,24 +1,24 @@
 //! A card that writes what the input says into the driver's memory.
 
-// UNSAFETY: the platform passes everything on to another, and writes where the device may.
+// UNSAFETY: writes where the device may.
 #![expect(unsafe_code)]
 
-use core::alloc::Layout;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bareverbs_core::Platform;
-use bareverbs_core::platform::{Dma, DmaError};
-use bareverbs_in_process::{ModelPlatform, pass_on};
+use bareverbs_in_process::{Call, ModelPlatform, Tap, Tapped};
 
 /// It is this much later each time that the driver has waited without success: commands have minutes.
 const LATER: Duration = Duration::from_millis(100);
 
 /// The model's platform, and what the input does to memory.
-pub(crate) struct Hostile {
-    inner: ModelPlatform,
+pub(crate) type Hostile = Tapped<Lies>;
+
+/// What the input does to memory.
+#[derive(Default)]
+pub(crate) struct Lies {
     /// All that is allocated, with its size.
     memory: Mutex<Vec<(usize, usize)>>,
     /// These bytes say what is written, at each doorbell and each time that the driver waits.
@@ -32,17 +32,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Hostile {
-    pub(crate) fn new(inner: ModelPlatform) -> Self {
-        Self {
-            inner,
-            memory: Mutex::default(),
-            lies: Mutex::default(),
-            deaf: AtomicBool::default(),
-            waits: AtomicU64::default(),
-        }
-    }
+/// A card on this platform.
+pub(crate) fn hostile(inner: ModelPlatform) -> Hostile {
+    Tapped::new(inner, Lies::default())
+}
 
+impl Lies {
     /// From now on these bytes say what is written when: a byte that says whether, in which memory, where, and what.
     pub(crate) fn lie(&self, bytes: &[u8]) {
         *lock(&self.lies) = bytes.iter().copied().collect();
@@ -95,43 +90,28 @@ impl Hostile {
     }
 }
 
-// SAFETY: every requirement is the inner platform's.
-unsafe impl Platform for &Hostile {
-    fn write_be32(&self, offset: usize, value: u32) {
-        self.inner.write_be32(offset, value);
-        self.next_lie();
-    }
-
-    fn write_be64(&self, offset: usize, value: u64) {
-        if !self.deaf.load(Ordering::Relaxed) {
-            self.inner.write_be64(offset, value);
+impl Tap for Lies {
+    fn after(&self, call: Call) {
+        if call == Call::Relax {
+            self.waits.fetch_add(1, Ordering::Relaxed);
         }
         self.next_lie();
     }
 
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        let dma = self.inner.dma_alloc(layout)?;
-        lock(&self.memory).push((dma.ptr.as_ptr() as usize, layout.size()));
-        Ok(dma)
+    fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
     }
 
-    unsafe fn dma_free(&self, dma: Dma) {
-        let at = dma.ptr.as_ptr() as usize;
+    fn allocated(&self, at: usize, len: usize) {
+        lock(&self.memory).push((at, len));
+    }
+
+    fn freed(&self, at: usize) {
         lock(&self.memory).retain(|(begin, _)| *begin != at);
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.dma_free(dma) }
     }
 
-    fn now(&self) -> Duration {
+    fn ahead(&self) -> Duration {
         let waits = self.waits.load(Ordering::Relaxed);
-        self.inner.now() + LATER * u32::try_from(waits).unwrap_or(u32::MAX)
+        LATER * u32::try_from(waits).unwrap_or(u32::MAX)
     }
-
-    fn relax(&self) {
-        self.inner.relax();
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        self.next_lie();
-    }
-
-    pass_on!(inner: bar_len, read_be32, dma_map, page_iova, dma_unmap);
 }

@@ -6,7 +6,7 @@ use bareverbs_core::{
 use bareverbs_in_process::{Builder, World};
 use connectx_model::Config as Card;
 
-use crate::hostile::Hostile;
+use crate::hostile::{Hostile, hostile};
 
 /// Runs an input.
 ///
@@ -14,7 +14,7 @@ use crate::hostile::Hostile;
 /// If the driver does.
 pub fn run(data: &[u8]) {
     let world: World = Builder::new().function(Card::new(1)).stepped();
-    let card = Hostile::new(world.platform(0));
+    let card = hostile(world.platform(0));
     let mut resources = Box::new(Resources::<Qps<4>, Cqs<4>, Srqs<1>, PageChunks<64>>::new());
     // From the first command on, or when the device is up.
     let early = data.first().is_some_and(|first| first & 1 != 0);

@@ -10,7 +10,7 @@ use bareverbs_core::{
 use bareverbs_in_process::{Builder, World};
 use connectx_model::Config as Card;
 
-use crate::hostile::Hostile;
+use crate::hostile::{Hostile, hostile};
 use crate::input::{Input, STEPS};
 
 /// Entries of the completion queues, and their bytes.
@@ -31,7 +31,7 @@ fn bring_up() -> Up {
         .function(Card::new(2))
         .stepped();
     // They last as long as the process.
-    let card: &Hostile = Box::leak(Box::new(Hostile::new(world.platform(0))));
+    let card: &Hostile = Box::leak(Box::new(hostile(world.platform(0))));
     let resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(card, Config::DEFAULT, Box::leak(resources).storage());
     Up {

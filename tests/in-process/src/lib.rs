@@ -19,12 +19,14 @@ mod platform;
 mod port;
 mod shared;
 pub mod subnet;
+mod tapped;
 mod world;
 mod write_combining;
 
 pub use memory::Accounting;
 pub use network::Wire;
 pub use platform::ModelPlatform;
+pub use tapped::{Call, Tap, Tapped};
 pub use world::{Builder, World, bring_up};
 pub use write_combining::WriteCombining;
 

@@ -1,18 +1,16 @@
 //! A device that writes invalid entries into completion queues: nothing of it may reach beyond a queue's own buffers.
 
-// UNSAFETY: a test platform passes everything on to another, and writes where the device would.
+// UNSAFETY: writes where the device would.
 #![expect(unsafe_code)]
 
-use core::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bareverbs_core::platform::{Dma, DmaError};
 use bareverbs_core::{
     Access, Config, CqInit, Cqs, Device, EthernetQueue, EthernetReceiveError, Inline, PageChunks,
-    Platform, QpInitAttr, Qps, Resources, Srqs, StridingInit, WcStatus,
+    QpInitAttr, Qps, Resources, Srqs, StridingInit, WcStatus,
 };
-use bareverbs_in_process::{Builder, ModelPlatform, pass_on};
+use bareverbs_in_process::{Builder, Tap, Tapped};
 use connectx_model::Config as Card;
 
 use crate::lab::SIGNALED;
@@ -21,9 +19,9 @@ use crate::support::{INIT, NONE, frame};
 /// Bytes of the completion queues of [`INIT`]: one more than eight, rounded up.
 const RING: usize = 16 * 64;
 
-/// Passes everything on, and records the address of memory with a completion queue's size.
-pub(crate) struct Forger {
-    inner: ModelPlatform,
+/// Records the address of memory with a completion queue's size.
+#[derive(Default)]
+pub(crate) struct Rings {
     pub(crate) rings: Mutex<Vec<usize>>,
     /// Doorbells are lost, so that the device writes no completions itself.
     pub(crate) deaf: AtomicBool,
@@ -31,38 +29,19 @@ pub(crate) struct Forger {
     pub(crate) memory: Mutex<Vec<(usize, usize)>>,
 }
 
-impl Forger {
-    pub(crate) fn new(inner: ModelPlatform) -> Self {
-        Self {
-            inner,
-            rings: Mutex::default(),
-            deaf: AtomicBool::default(),
-            memory: Mutex::default(),
-        }
+impl Tap for Rings {
+    fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
     }
-}
-
-// SAFETY: every requirement is the inner platform's.
-unsafe impl Platform for &Forger {
-    fn write_be64(&self, offset: usize, value: u64) {
-        if !self.deaf.load(Ordering::Relaxed) {
-            self.inner.write_be64(offset, value);
-        }
-    }
-    fn dma_alloc(&self, layout: Layout) -> Result<Dma, DmaError> {
-        let dma = self.inner.dma_alloc(layout)?;
-        let at = dma.ptr.as_ptr() as usize;
-        if layout.size() == RING {
+    fn allocated(&self, at: usize, len: usize) {
+        if len == RING {
             self.rings.lock().unwrap().push(at);
         }
-        self.memory.lock().unwrap().push((at, layout.size()));
-        Ok(dma)
+        self.memory.lock().unwrap().push((at, len));
     }
-
-    pass_on!(
-        inner: bar_len, read_be32, write_be32, dma_free, dma_map, page_iova, dma_unmap, now, relax
-    );
 }
+
+pub(crate) type Forger = Tapped<Rings>;
 
 /// A card whose completion queues the test writes. Nothing of the driver's is left afterwards, and the card has reached
 /// nothing else.
@@ -71,7 +50,7 @@ pub(crate) fn with_forger(test: impl for<'a> FnOnce(&'a Forger, &Device<'_, &'a 
         .function(Card::new(1))
         .function(Card::new(2))
         .stepped();
-    let forger = Forger::new(world.platform(0));
+    let forger = Tapped::new(world.platform(0), Rings::default());
     let mut resources = Box::new(Resources::<Qps<2>, Cqs<4>, Srqs<1>, PageChunks<256>>::new());
     let device = Device::open(&forger, Config::DEFAULT, resources.storage()).expect("bring-up");
     test(&forger, &device);

@@ -1,8 +1,5 @@
 //! A waiter on a platform that reports each call, and a peer that acts at a chosen call.
 
-// UNSAFETY: a platform that passes everything on.
-#![expect(unsafe_code)]
-
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -10,8 +7,8 @@ use std::time::Duration;
 
 use bareverbs_cm::rdma::{self, *};
 use bareverbs_core::qp::QpCap;
-use bareverbs_core::{Config, Cqs, Device, GidEntry, PageChunks, Platform, Qps, Srqs, VectorSet};
-use bareverbs_in_process::{Builder, ModelPlatform, World, pass_on};
+use bareverbs_core::{Config, Cqs, Device, GidEntry, PageChunks, Platform, Qps, Srqs};
+use bareverbs_in_process::{Builder, Call, ModelPlatform, Tap, Tapped, World};
 use connectx_model::Config as Card;
 
 use crate::keep::keep;
@@ -68,38 +65,19 @@ fn point(place: Place) {
     }
 }
 
-/// The model's platform, with a place to act at before each call.
-pub(crate) struct Watched(ModelPlatform);
+/// Acts before the calls of the platform.
+pub(crate) struct Points;
 
-// SAFETY: everything is the inner platform's.
-unsafe impl Platform for Watched {
-    fn read_be32(&self, offset: usize) -> u32 {
-        point(Place::Any);
-        self.0.read_be32(offset)
+impl Tap for Points {
+    fn before(&self, call: Call) {
+        point(match call {
+            Call::Sleep => Place::Sleep,
+            _ => Place::Any,
+        });
     }
-    fn write_be32(&self, offset: usize, value: u32) {
-        point(Place::Any);
-        self.0.write_be32(offset, value);
-    }
-    fn write_be64(&self, offset: usize, value: u64) {
-        point(Place::Any);
-        self.0.write_be64(offset, value);
-    }
-    fn now(&self) -> Duration {
-        point(Place::Any);
-        self.0.now()
-    }
-    fn relax(&self) {
-        point(Place::Any);
-        self.0.relax();
-    }
-    fn wait_interrupt(&self, vectors: VectorSet, deadline: Duration) -> bool {
-        point(Place::Sleep);
-        self.0.wait_interrupt(vectors, deadline)
-    }
-
-    pass_on!(0: bar_len, dma_alloc, dma_free, dma_map, page_iova, dma_unmap, interrupt_vectors, wake);
 }
+
+pub(crate) type Watched = Tapped<Points>;
 
 pub(crate) type Manager<P> = RdmaCm<'static, 'static, P, StaticNeighbours<'static>>;
 
@@ -171,7 +149,7 @@ impl Lab {
         // The virtual clock stands still while the peer works at one point of the waiter.
         config.health_stall = Duration::MAX;
         config.completion_event_queues = queues;
-        let (device, mut cm) = node(Watched(world.platform(0)), 0, config);
+        let (device, mut cm) = node(Tapped::new(world.platform(0), Points), 0, config);
         let (_, mut other) = node(world.platform(1), 1, Config::DEFAULT);
         let channel = cm.create_event_channel().unwrap();
         let world = Rc::new(world);
