@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
-use bareverbs_in_process::{Builder, World};
+use bareverbs_in_process::{Builder, World, survive_gone_memory};
 use bareverbs_node::DevicePlatform;
 use connectx_model::Config;
 use connectx_model::fault::setting as fault;
@@ -133,6 +133,7 @@ fn build(count: usize, unit: u8) -> Result<Arc<World>> {
     if let Some(wire) = wire {
         builder = builder.exit(wire);
     }
+    survive_gone_memory();
     let world = Arc::new(builder.threaded());
     world.with_wire(|wire| {
         // What arrives was damaged where it came from, if it was to be.

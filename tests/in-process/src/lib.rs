@@ -12,6 +12,7 @@
 mod backoff;
 mod exit;
 mod function;
+mod gone_memory;
 mod memory;
 mod network;
 mod pass_on;
@@ -23,6 +24,7 @@ mod tapped;
 mod world;
 mod write_combining;
 
+pub use gone_memory::survive_gone_memory;
 pub use memory::Accounting;
 pub use network::Wire;
 pub use platform::ModelPlatform;

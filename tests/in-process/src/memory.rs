@@ -7,6 +7,7 @@
 // is the DMA engine's doing.
 #![expect(unsafe_code)]
 
+use crate::gone_memory;
 use bareverbs_core::platform::{Dma, DmaError, Mapping};
 use connectx_model::host::IommuFault;
 use std::alloc::Layout;
@@ -23,6 +24,8 @@ const FIRST_IOVA: u64 = 0x0000_00a5_0000_0000;
 const GUARD: u64 = 16 * PAGE;
 /// Entries of the translation cache.
 const CACHED: usize = 64;
+/// Faults that are kept for the test to see: a peer may cause any number of them.
+const FAULTS: usize = 4096;
 /// Memory is filled in pieces of this size: for longer ones the C library has a string instruction, whose every byte
 /// counts where instructions are counted.
 const FILL: usize = 1024;
@@ -270,9 +273,16 @@ impl Memory {
                 return Ok(unsafe { region.ptr.add(offset) });
             }
         }
+        Err(self.fault(iova, len, write))
+    }
+
+    #[cold]
+    fn fault(&mut self, iova: u64, len: usize, write: bool) -> IommuFault {
         let fault = IommuFault { iova, len, write };
-        self.faults.push(fault);
-        Err(fault)
+        if self.faults.len() < FAULTS {
+            self.faults.push(fault);
+        }
+        fault
     }
 
     pub(crate) fn read(&mut self, iova: u64, data: &mut [u8]) -> Result<(), IommuFault> {
@@ -280,9 +290,12 @@ impl Memory {
             return Ok(());
         }
         let from = self.find(iova, data.len(), false)?;
-        // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
-        unsafe { model_dma_read(from, data) };
-        Ok(())
+        // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table, or the
+        // program takes it away, which is what `gone_memory` is for.
+        match unsafe { model_dma_read(from, data) } {
+            true => Ok(()),
+            false => Err(self.fault(iova, data.len(), false)),
+        }
     }
 
     pub(crate) fn write(&mut self, iova: u64, data: &[u8]) -> Result<(), IommuFault> {
@@ -290,9 +303,11 @@ impl Memory {
             return Ok(());
         }
         let to = self.find(iova, data.len(), true)?;
-        // SAFETY: `find` checked the range; the region exists until it is freed or unmapped, which needs this table.
-        unsafe { model_dma_write(to, data) };
-        Ok(())
+        // SAFETY: as in `read`.
+        match unsafe { model_dma_write(to, data) } {
+            true => Ok(()),
+            false => Err(self.fault(iova, data.len(), true)),
+        }
     }
 }
 
@@ -315,38 +330,56 @@ impl Drop for Memory {
 }
 
 /// The copy that a DMA engine makes of the host's memory. `cargo rig sanitizers` knows it by its name: the host's
-/// threads may write the same bytes meanwhile, as they may beside any device.
+/// threads may write the same bytes meanwhile, as they may beside any device. Returns `false` if the memory is gone.
 ///
 /// # Safety
-/// `data.len()` bytes at `from` are memory that exists during the call.
+/// `data.len()` bytes at `from` are memory that exists during the call, or the program's that is gone.
 #[inline]
-unsafe fn model_dma_read(from: NonNull<u8>, data: &mut [u8]) {
+unsafe fn model_dma_read(from: NonNull<u8>, data: &mut [u8]) -> bool {
     fence(Ordering::Acquire);
+    if gone_memory::is_active() {
+        // SAFETY: the caller's promise; the slice is borrowed exclusively.
+        return unsafe { gone_memory::copy(from, NonNull::from(&mut *data).cast(), data.len()) };
+    }
     // SAFETY: the caller's promise; the slice is borrowed exclusively.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.as_mut_ptr(), data.len()) };
+    true
 }
 
 /// The copy that a DMA engine makes into the host's memory, the last dword last and with release order: it holds the
-/// ownership bit of a queue entry. `cargo rig sanitizers` knows this one by its name, too.
+/// ownership bit of a queue entry. `cargo rig sanitizers` knows this one by its name, too. Returns `false` if the memory
+/// is gone.
 ///
 /// # Safety
-/// `data.len()` bytes at `to` are memory that exists during the call.
+/// `data.len()` bytes at `to` are memory that exists during the call, or the program's that is gone.
 #[inline]
-unsafe fn model_dma_write(to: NonNull<u8>, data: &[u8]) {
+unsafe fn model_dma_write(to: NonNull<u8>, data: &[u8]) -> bool {
     let end = to.as_ptr() as usize + data.len();
-    match data.split_last_chunk::<4>() {
-        // SAFETY: the caller's promise; the last dword is aligned.
-        Some((body, last)) if end.is_multiple_of(4) => unsafe {
-            std::ptr::copy_nonoverlapping(body.as_ptr(), to.as_ptr(), body.len());
-            let at = to.as_ptr().add(body.len()).cast();
-            AtomicU32::from_ptr(at).store(u32::from_ne_bytes(*last), Ordering::Release);
-        },
+    let (body, last) = match data.split_last_chunk::<4>() {
+        Some((body, last)) if end.is_multiple_of(4) => (body, Some(u32::from_ne_bytes(*last))),
+        _ => (data, None),
+    };
+    // SAFETY: the dword lies behind the body, in the caller's memory, and is aligned if it is used.
+    let at = unsafe { to.add(body.len()).cast::<u32>() };
+    let done = if gone_memory::is_active() {
+        let from = NonNull::from(body).cast();
         // SAFETY: the caller's promise.
-        _ => unsafe {
-            std::ptr::copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len());
-        },
-    }
+        unsafe {
+            gone_memory::copy(from, to, body.len())
+                && last.is_none_or(|last| gone_memory::store_last(at, last))
+        }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::ptr::copy_nonoverlapping(body.as_ptr(), to.as_ptr(), body.len());
+            if let Some(last) = last {
+                AtomicU32::from_ptr(at.as_ptr()).store(last, Ordering::Release);
+            }
+        }
+        true
+    };
     fence(Ordering::Release);
+    done
 }
 
 #[cfg(test)]

@@ -59,6 +59,19 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "no memory is an error", 1),
         ],
     ),
+    // Registered memory that is gone when it is reached.
+    alone(
+        "gone",
+        &["c:gone"],
+        &[
+            (Server, "memory: remote operation error", 15),
+            (Server, "memory: local protection error", 3),
+            (Server, "received: local protection error", 4),
+            // Of reading what can only be read.
+            (Server, "memory: success", 2),
+            (Server, "its own faults are the program's", 1),
+        ],
+    ),
     Scenario {
         whole: true,
         ..alone(
