@@ -115,7 +115,7 @@ fabric() {
         export LD_PRELOAD=$(echo /usr/lib/*/umad2sim/libumad2sim.so)
         SIM_HOST=H1 opensm -f osm.log $options >osm.out 2>&1 &
         export SIM_HOST=H2
-        until [[ $(smpquery -D portinfo 0 2>&1) =~ LinkState:\.*Active || $((++tries)) -gt 60 ]]; do sleep 1; done
+        until [[ $(timeout 5 smpquery -D portinfo 0 2>&1) =~ LinkState:\.*Active || $((++tries)) -gt 30 ]]; do sleep 1; done
         sleep 2
         for command; do timeout 60 bash -c "$command" 2>&1; done' bash "$@"
 }
