@@ -253,7 +253,7 @@ pub enum Event {
         /// The MAC address of the host that claims it.
         mac: Mac,
     },
-    /// A neighbour has another Ethernet address now.
+    /// A neighbour has another Ethernet address than was known, or is known now and was not before.
     NeighbourChanged {
         /// The neighbour.
         address: IpAddr,

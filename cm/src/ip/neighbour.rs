@@ -87,6 +87,8 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 enum Report {
+    /// It was not known, or not any more. A slot that others need is not kept for this.
+    Known,
     Changed,
     Lost,
 }
@@ -119,6 +121,11 @@ impl NeighbourSlot {
         next: NIL,
         head: NIL,
     };
+
+    /// Returns `true` if there is nothing to report of it that has to be.
+    const fn can_go(&self) -> bool {
+        matches!(self.report, None | Some(Report::Known))
+    }
 
     pub(super) const fn due(&self) -> Option<Duration> {
         self.due
@@ -272,8 +279,12 @@ impl Host<'_> {
             }
             return;
         }
-        if known && other {
-            slot.report = Some(Report::Changed);
+        if other {
+            slot.report = Some(if known {
+                Report::Changed
+            } else {
+                Report::Known
+            });
         }
         slot.mac = mac;
         slot.unknown = false;
@@ -340,7 +351,7 @@ impl Host<'_> {
             .find(|slot| slot.report.is_some())?;
         let (address, vlan, mac) = (slot.ip, slot.vlan, slot.mac);
         Some(match slot.report.take()? {
-            Report::Changed => Event::NeighbourChanged { address, vlan, mac },
+            Report::Known | Report::Changed => Event::NeighbourChanged { address, vlan, mac },
             Report::Lost => Event::NeighbourLost { address, vlan },
         })
     }
@@ -429,7 +440,7 @@ impl Host<'_> {
                     }
                 }
                 State::Incomplete => {}
-                _ if slot.report.is_none() => {
+                _ if slot.can_go() => {
                     let needed = !matches!(slot.state, State::Stale | State::Failed);
                     let rank = (needed, slot.used);
                     if known.is_none_or(|(other, _)| rank < other) {
@@ -460,7 +471,7 @@ impl Host<'_> {
         let needed = |slot: &NeighbourSlot| !matches!(slot.state, State::Stale | State::Failed);
         let candidates = self.neighbours.iter().enumerate().filter(|(_, slot)| {
             let asked_for = matches!(slot.state, State::Incomplete) && !slot.unknown;
-            !asked_for && slot.report.is_none()
+            !asked_for && slot.can_go()
         });
         let rank = |slot: &NeighbourSlot| (!slot.unknown, needed(slot), slot.used);
         let (index, _) = candidates.min_by_key(|(_, slot)| rank(slot))?;

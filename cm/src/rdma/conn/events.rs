@@ -578,7 +578,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.block(None, |cm| cm.try_complete_disconnect(id))
     }
 
-    /// Checks whether the connection of a synchronous id is over.
+    /// Checks whether the connection of a synchronous id is over. An event of a failure that was in the queue is the call's outcome,
+    /// although the disconnection goes on: `rdma_disconnect` of librdmacm takes the next event of the id (`ucma_complete`).
     #[inline(never)]
     pub(crate) fn try_complete_disconnect(&mut self, id: CmId) -> Result<Option<()>, RdmaError> {
         let index = self.ids.index(id)?;

@@ -353,8 +353,8 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
 
     /// A peer is no longer where ids send to, on RoCE: those that have resolved their route to it hear so
     /// (`RDMA_CM_EVENT_UNREACHABLE`), as from `cma_netevent_callback` of Linux's core/cma.c, whose table has the ids of
-    /// `rdma_resolve_route`. Nothing else follows.
-    pub(crate) fn neighbour_changed(&mut self, change: &AddressChange) {
+    /// `rdma_resolve_route`, by interface and address: the same address in another VLAN is another peer. Nothing else follows.
+    pub(crate) fn neighbour_changed(&mut self, device: &Device<'_, P>, change: &AddressChange) {
         for index in 0..self.len() {
             let slot = &self[index];
             let concerned = slot.used
@@ -368,7 +368,10 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
                     .route
                     .peer
                     .is_some_and(|peer| peer.ip() == change.address)
-                && change.mac != slot.route.address.remote_mac;
+                && change.mac != slot.route.address.remote_mac
+                && device
+                    .port_gid(slot.route.address.link as u16)
+                    .is_some_and(|entry| entry.vlan == change.vlan);
             if concerned {
                 self.push(index, EventType::Unreachable, -errno::ETIMEDOUT);
             }

@@ -314,23 +314,31 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// Enters the addresses that found the GID table full, as far as there is room now.
+    /// Enters the addresses that found the GID table full, as far as there is room now. One that is refused does not keep the
+    /// others from their entries.
+    ///
+    /// # Errors
+    /// The refusal of the last one that was refused. It is not tried again.
     fn enter_late(&mut self, now: Duration) -> Result<(), RdmaError> {
-        self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+        self.room_at = None;
+        let (mut refused, mut entered) = (0, Ok(()));
         loop {
             let missing = |(address, _, vlan): &(IpAddr, u8, Option<u16>)| {
                 let gid = Gid::from(*address);
                 let found = self.device.find_gid(&gid, self.roce_version, *vlan);
                 found.is_none()
             };
-            let Some((address, _, vlan)) = self.host.addresses().find(missing) else {
-                self.room_at = None;
-                return Ok(());
+            let Some((address, _, vlan)) = self.host.addresses().filter(missing).nth(refused)
+            else {
+                return entered;
             };
             if self.device.free_gid_index().is_none() {
-                return Ok(());
+                self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+                return entered;
             }
-            self.act(now, Event::AddressReady { address, vlan })?;
+            if let Err(error) = self.act(now, Event::AddressReady { address, vlan }) {
+                (refused, entered) = (refused + 1, Err(error));
+            }
         }
     }
 

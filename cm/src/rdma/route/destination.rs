@@ -28,7 +28,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         self.resolver.subnet_mut().handle_timeout(now);
         self.resolver.neighbours_mut().poll(now)?;
         while let Some(change) = self.resolver.neighbours_mut().next_change() {
-            ids.neighbour_changed(&change);
+            ids.neighbour_changed(self.device, &change);
         }
         if self.wait_head != NIL {
             self.ask_again(ids, now);

@@ -203,13 +203,7 @@ fn a_request_outlives_a_pulled_cable() {
 #[test]
 fn a_peer_with_another_mac() {
     let mut talk = Talk::new(PLAIN);
-    let mut frame = vec![0xff; 6];
-    frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-    frame.extend([2, 0, 0, 0, 0, 0x99, 192, 0, 2, 2]);
-    frame.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, 2]);
-    frame.resize(60, 0);
-    let now = talk.pair.world.now();
-    talk.pair.world.with_wire(|wire| wire.send(1, &frame, now));
+    talk.pair.arp(1, None, MOVED, [2; 2]);
     let event = talk.pair.next(0, SECOND).expect("an event");
     assert_eq!(
         (event.event, event.id),
@@ -221,6 +215,79 @@ fn a_peer_with_another_mac() {
     talk.hears(&[]);
     talk.pair.world.set_link(1, false);
     talk.fails(64);
+}
+
+/// The peer stops answering, its slot is given up, and its address comes from another MAC address later: the ids of before hear
+/// that it has moved. Linux's `cma_netevent_callback` compares the address of each id, and keeps none of its own.
+#[test]
+fn a_peer_that_was_lost_and_has_another_mac() {
+    let mut talk = Talk::new(PLAIN);
+    talk.pair.world.set_link(1, false);
+    let host = talk.pair.cms[0].resolver_mut().host();
+    let [ours, peer] = [ip("192.0.2.1"), ip("192.0.2.2")];
+    assert!(host.neighbours().any(|(address, ..)| address == peer));
+    talk.pass(60 * SECOND);
+    let now = talk.pair.world.now();
+    let host = talk.pair.cms[0].resolver_mut().host();
+    assert!(matches!(
+        host.resolve(now, ours, peer),
+        Resolution::Found(_)
+    ));
+    talk.pass(60 * SECOND);
+    let host = talk.pair.cms[0].resolver_mut().host();
+    assert_eq!(host.neighbours().count(), 0, "given up");
+    talk.hears(&[]);
+    talk.pair.world.set_link(1, true);
+    let now = talk.pair.world.now();
+    let host = talk.pair.cms[0].resolver_mut().host();
+    assert_eq!(host.resolve(now, ours, peer), Resolution::Pending);
+    talk.pair.arp(1, None, MOVED, [2; 2]);
+    let event = talk.pair.next(0, SECOND).expect("an event");
+    assert_eq!(
+        (event.event, event.id),
+        (EventType::Unreachable, talk.ids[0])
+    );
+}
+
+/// The address of the peer moves in another VLAN, where it is another host's.
+#[test]
+fn the_same_address_in_another_vlan_is_another_hosts() {
+    let mut talk = Talk::new([
+        &[("192.0.2.1", 24, None), ("192.0.2.3", 24, Some(7))],
+        &[("192.0.2.2", 24, None)],
+    ]);
+    let pair = &mut talk.pair;
+    for mac in [[2, 0, 0, 0, 0, 0x98], MOVED] {
+        pair.arp(1, Some(7), mac, [2, 3]);
+        assert!(pair.next(0, SECOND).is_none(), "{mac:x?}");
+        let host = pair.cms[0].resolver_mut().host();
+        let there = (ip("192.0.2.2"), Some(7), mac);
+        assert!(host.neighbours().any(|neighbour| neighbour == there));
+    }
+    pair.arp(1, None, MOVED, [2, 1]);
+    let event = pair.next(0, SECOND).map(|event| event.event);
+    assert_eq!(event, Some(EventType::Unreachable));
+}
+
+/// An id without a channel has this event in its queue when the application disconnects: it is the call's outcome, as librdmacm's
+/// `ucma_complete` takes the next event of the id, whichever it is. The connection ends nonetheless, which is the next event.
+#[test]
+fn a_disconnect_that_finds_the_peer_moved() {
+    let mut talk = Talk::new(PLAIN);
+    let [ours, theirs] = talk.ids;
+    talk.pair.cms[0].migrate_id(ours, None).unwrap();
+    talk.pair.arp(1, None, MOVED, [2; 2]);
+    talk.pass(SECOND);
+    let outcome = talk.pair.cms[0].disconnect(ours).unwrap_err();
+    assert_eq!(outcome.errno(), errno::ETIMEDOUT, "{outcome}");
+    let event = talk.pair.cms[0].event(ours).unwrap().expect("an event");
+    assert_eq!(event.event, EventType::Unreachable);
+    let event = talk.pair.next(1, SECOND).expect("an event");
+    assert_eq!((event.event, event.id), (EventType::Disconnected, theirs));
+    talk.pass(SECOND);
+    let event = talk.pair.cms[0].try_get_id_event(ours).unwrap();
+    let event = event.map(|event| (event.event, event.status));
+    assert_eq!(event, Some((EventType::Disconnected, 0)));
 }
 
 /// The peer's address moves to a VLAN, and the peer no longer takes packets without a tag.

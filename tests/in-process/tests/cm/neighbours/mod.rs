@@ -10,17 +10,22 @@ use std::time::Duration;
 
 use bareverbs_cm::ip;
 use bareverbs_cm::rdma::{self, *};
+use bareverbs_core::firmware_cmds::opcode::Opcode;
 use bareverbs_core::qp::QpCap;
 use bareverbs_core::{Cqs, Device, EthernetInit, Gid, PageChunks, Qps, RoceVersion, Srqs};
 use bareverbs_in_process::{Builder, ModelPlatform, World};
 use connectx_model::Config as Card;
+use connectx_model::fault::{CommandFault, CommandRule};
 use connectx_model::link::Link;
 use connectx_model::link::fault::Rates;
+use connectx_model::syndrome::Status;
 
 use crate::keep::keep;
 
 const SECOND: Duration = Duration::from_secs(1);
 const PORT: u16 = 7471;
+/// MAC address of a host that takes the address of another.
+const MOVED: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 
 type Driver = &'static Device<'static, ModelPlatform>;
 type Neighbours = NeighbourDiscovery<'static, 'static, ModelPlatform>;
@@ -154,6 +159,22 @@ impl Pair {
             }
             self.world.advance(Duration::from_micros(100));
         }
+    }
+
+    /// Sends an ARP request out of a node's port: it comes from 192.0.2.`from`, which is at `mac` now, and asks for
+    /// 192.0.2.`to`; an announcement if they are the same.
+    fn arp(&mut self, node: usize, vlan: Option<u16>, mac: [u8; 6], [from, to]: [u8; 2]) {
+        let mut frame = [&[0xff; 6][..], &mac].concat();
+        if let Some(vlan) = vlan {
+            frame.extend([0x81, 0]);
+            frame.extend(vlan.to_be_bytes());
+        }
+        frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame.extend(mac);
+        frame.extend([192, 0, 2, from, 0, 0, 0, 0, 0, 0, 192, 0, 2, to]);
+        frame.resize(64, 0);
+        let now = self.world.now();
+        self.world.with_wire(|wire| wire.send(node, &frame, now));
     }
 
     fn expect(&mut self, node: usize, event: EventType) -> CmEvent {
@@ -305,6 +326,8 @@ fn an_absent_host_is_an_error_in_time() {
     let event = pair.next(0, 30 * SECOND).expect("an event");
     assert_eq!(event.event, EventType::AddrError);
     assert_eq!(event.status, -errno::EHOSTUNREACH);
+    let why = pair.cms[0].last_error(ours).unwrap().expect("an error");
+    assert_eq!(why, RdmaError::HostUnreachable(ip("192.0.2.77")));
     let took = pair.cms[0].now() - start;
     assert!(took < 4 * SECOND, "{took:?}");
 
@@ -320,6 +343,8 @@ fn an_absent_host_is_an_error_in_time() {
         (EventType::AddrError, -errno::ETIMEDOUT)
     );
     assert!(pair.cms[0].now() - start < 2 * SECOND);
+    let why = pair.cms[0].last_error(ours).unwrap().expect("an error");
+    assert_eq!(why.errno(), errno::ETIMEDOUT, "{why}");
 
     // Without a route the call fails, and there is no event: core/addr.c of Linux, `rdma_resolve_ip`, which waits for hosts
     // only. The id stays bound.
@@ -352,20 +377,12 @@ fn a_peer_that_takes_another_port_is_unreachable() {
     pair.expect(0, EventType::AddrResolved);
     // Another host announces the address of each end.
     for end in 0..2 {
-        let mac = pair.devices[end].mac().unwrap();
         let last = 2 - end as u8;
-        let mut frame = vec![0xff; 6];
-        frame.extend([2, 0, 0, 0, 0, 0x99, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-        frame.extend([2, 0, 0, 0, 0, 0x99, 192, 0, 2, last]);
-        frame.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, last]);
-        frame.resize(60, 0);
-        assert_ne!(mac, [2, 0, 0, 0, 0, 0x99]);
-        let now = pair.world.now();
-        pair.world.with_wire(|wire| wire.send(1 - end, &frame, now));
+        assert_ne!(pair.devices[end].mac(), Ok(MOVED));
+        pair.arp(1 - end, None, MOVED, [last; 2]);
         let event = pair.next(end, SECOND / 100);
         let host = pair.cms[end].resolver_mut().host();
-        let moved = |mac| mac == [2, 0, 0, 0, 0, 0x99];
-        assert!(host.neighbours().any(|(_, _, mac)| moved(mac)));
+        assert!(host.neighbours().any(|(_, _, mac)| mac == MOVED));
         let event = event.map(|event| (event.event, event.id, event.status));
         // The end that was connected to has not resolved a route.
         let expected = (EventType::Unreachable, ours, -errno::ETIMEDOUT);
@@ -467,6 +484,48 @@ fn an_address_waits_for_room_in_the_gid_table() {
         host.wait_for_addresses(device.platform_now() + patience)
             .unwrap();
     }
+}
+
+/// The firmware refuses the entry of one address that has waited for room: the others get theirs, and the refusal is told once.
+#[test]
+fn a_refused_address_does_not_keep_others_from_the_gid_table() {
+    use rdma::Neighbours as _;
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let device = device(&world, 0);
+    while let Some(index) = device.free_gid_index() {
+        let gid = Gid::from_ipv4([198, 51, (index >> 8) as u8, index as u8].into());
+        device
+            .set_gid(index, bareverbs_core::GidEntry::roce_v2(gid, [2; 6]))
+            .unwrap();
+    }
+    let mut host = neighbours(device);
+    let texts = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    for text in texts {
+        let full = host.add_address(ip(text), 24, None);
+        assert!(matches!(full, Err(RdmaError::Full { .. })));
+    }
+    for index in 3..6 {
+        device.del_gid(index).unwrap();
+    }
+    let refusal = CommandFault::Fail {
+        status: Status::BadParam,
+        syndrome: 0xabc,
+    };
+    let rule = CommandRule::next(Opcode::SetRoceAddress.number(), refusal);
+    world.with_model(0, |model| model.faults_mut().commands.push(rule));
+    world.advance(2 * SECOND);
+    let refused = host.poll(device.platform_now());
+    assert!(matches!(refused, Err(RdmaError::Gid(_))), "{refused:?}");
+    let entered = texts.map(|text| {
+        let gid = Gid::from(ip(text));
+        device.find_gid(&gid, RoceVersion::V2, None).is_some()
+    });
+    assert_eq!(entered, [false, true, true]);
+    world.advance(2 * SECOND);
+    host.poll(device.platform_now()).unwrap();
 }
 
 /// Waiting for an address counts the time since the last step of probing: a probe goes within a second (RFC 4862, 5.4.2,
