@@ -34,7 +34,6 @@ impl ConnectParams<'_> {
             path_mtu: 3,
             rate: 0,
             packet_life_time: 16,
-            ack_timeout: None,
             responder_resources: 1,
             initiator_depth: 1,
             flow_control: false,
@@ -64,7 +63,6 @@ impl ConnectParams<'_> {
         )?;
         at_most("path MTU", self.path_mtu.into(), 5)?;
         at_most("packet life time", self.packet_life_time.into(), 31)?;
-        at_most("ACK timeout", self.ack_timeout.unwrap_or(0).into(), 31)?;
         at_most("packet rate", self.rate.into(), 63)?;
         at_most("retry count", self.retry_count.into(), 7)?;
         at_most("RNR retry count", self.rnr_retry_count.into(), 7)?;
@@ -121,10 +119,7 @@ impl Engine<'_> {
         slot.path_mtu = params.path_mtu;
         slot.rate = params.rate;
         slot.packet_life_time = params.packet_life_time;
-        slot.ack_timeout_set = params.ack_timeout.is_some();
-        slot.ack_timeout = params
-            .ack_timeout
-            .unwrap_or_else(|| ack_timeout(config.ack_delay, params.packet_life_time));
+        slot.ack_timeout = ack_timeout(config.ack_delay, params.packet_life_time);
         slot.responder_resources = params.responder_resources;
         slot.initiator_depth = params.initiator_depth;
         slot.flow_control = params.flow_control;
@@ -197,7 +192,6 @@ impl Engine<'_> {
             path_mtu: slot.path_mtu,
             rate: slot.rate,
             packet_life_time: slot.packet_life_time,
-            ack_timeout: slot.ack_timeout_set.then_some(slot.ack_timeout),
             responder_resources: slot.responder_resources,
             initiator_depth: slot.initiator_depth,
             flow_control: slot.flow_control,

@@ -497,9 +497,7 @@ impl Engine<'_> {
         slot.peer_flow_control = rep.flow_control != 0;
         slot.peer_srq = rep.srq != 0;
         slot.peer_ece = rep.ece(mad.modifier());
-        if !slot.ack_timeout_set {
-            slot.ack_timeout = ack_timeout(rep.target_ack_delay, slot.packet_life_time);
-        }
+        slot.ack_timeout = ack_timeout(rep.target_ack_delay, slot.packet_life_time);
         slot.store_received(ev::REPLY, rep.private_data);
         if slot.link != NIL {
             self.alternate_accepted(index, rep.failover_accepted);

@@ -113,7 +113,6 @@ pub struct Slot {
     pub(super) rate: u8,
     pub(super) packet_life_time: u8,
     pub(super) ack_timeout: u8,
-    pub(super) ack_timeout_set: bool,
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
     pub(super) peer_responder_resources: u8,
@@ -213,7 +212,6 @@ impl Slot {
         rate: 0,
         packet_life_time: 0,
         ack_timeout: 0,
-        ack_timeout_set: false,
         responder_resources: 0,
         initiator_depth: 0,
         peer_responder_resources: 0,
@@ -267,7 +265,6 @@ impl Slot {
         self.sent_before = 0;
         self.pending_events = 0;
         self.data_event = 0;
-        self.ack_timeout_set = false;
         self.ece = Ece::NONE;
         self.peer_ece = Ece::NONE;
         self.private_len = 0;

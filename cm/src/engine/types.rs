@@ -117,10 +117,8 @@ pub struct ConnectParams<'a> {
     pub path_mtu: u8,
     /// Static rate; 0 is the port's.
     pub rate: u8,
-    /// Exponent of the packet lifetime in the fabric.
+    /// Exponent of the packet lifetime in the fabric. With the adapters' ACK delays it gives the ACK timeout that the request has.
     pub packet_life_time: u8,
-    /// Exponent of the QPs' ACK timeout; `None` derives it from the packet life time and the adapters' ACK delays.
-    pub ack_timeout: Option<u8>,
     /// RDMA READs and atomics that this end serves at once.
     pub responder_resources: u8,
     /// RDMA READs and atomics that this end may have outstanding at once.

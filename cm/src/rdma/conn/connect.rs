@@ -132,7 +132,6 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 path_mtu: slot.route.path_mtu,
                 rate: slot.route.rate,
                 packet_life_time: slot.route.packet_life_time,
-                ack_timeout: slot.options.ack_timeout,
                 responder_resources,
                 initiator_depth,
                 flow_control: asked.flow_control,

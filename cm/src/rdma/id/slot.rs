@@ -336,7 +336,7 @@ impl<P: Platform> IdSlot<'_, P> {
 /// 0.64 ms. librdmacm leaves it at 0, which means 655 ms.
 const DEFAULT_MIN_RNR_TIMER: u8 = 12;
 /// Linux's value on RoCE (since 6.2).
-const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
+pub(crate) const DEFAULT_PACKET_LIFE_TIME: u8 = 16;
 
 impl<P: Platform> Default for IdSlot<'_, P> {
     fn default() -> Self {

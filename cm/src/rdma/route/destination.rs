@@ -7,7 +7,7 @@ use bareverbs_core::Platform;
 
 use crate::ip::is_unicast;
 use crate::rdma::id::group::{group_neighbour, roce_group};
-use crate::rdma::id::slot::IdSlot;
+use crate::rdma::id::slot::{DEFAULT_PACKET_LIFE_TIME, IdSlot};
 use crate::rdma::id::table::IdTable;
 use crate::rdma::port::gsi;
 use crate::rdma::resolver::{Neighbour, Neighbours, Resolution, Resolver, Subnet};
@@ -212,9 +212,11 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             (port(slot.route.local) * 31 + port(slot.route.peer)) & 0xf_ffff;
         slot.route.address.traffic_class = slot.options.tos;
         slot.route.address.service_level = 0;
-        if let Some(timeout) = slot.options.ack_timeout {
-            slot.route.packet_life_time = timeout.saturating_sub(1);
-        }
+        // `cma_resolve_iboe_route` of Linux's core/cma.c: an ACK timeout of 0, which a QP waits for without end, is none for the path.
+        slot.route.packet_life_time = match slot.options.ack_timeout {
+            None | Some(0) => DEFAULT_PACKET_LIFE_TIME,
+            Some(timeout) => timeout - 1,
+        };
     }
 
     fn choose_source(&mut self, destination: IpAddr) -> Result<IpAddr, RdmaError> {

@@ -46,6 +46,49 @@ fn options_reach_the_qp() {
     assert_eq!(refused.errno(), errno::EINVAL, "{refused}");
 }
 
+/// A path's packet life time is half of the ACK timeout that was set for the id, and 16 without one or with 0, which is no end
+/// (`cma_resolve_iboe_route` of Linux's core/cma.c). The peer learns what `cm_ack_timeout` of core/cm.c makes of the packet life
+/// time and of the card's ACK delay, which is 15 on the model; only the QP of this end has the ACK timeout itself.
+#[test]
+fn the_packet_life_time_comes_from_the_ack_timeout() {
+    for (set, life_time, requested) in [
+        (None, 16, 17),
+        (Some(0), 16, 17),
+        (Some(1), 0, 15),
+        (Some(13), 12, 15),
+        (Some(15), 14, 16),
+        (Some(20), 19, 20),
+    ] {
+        let mut pair = Pair::new();
+        pair.listener();
+        let cm = &mut pair.cms[0];
+        let ours = cm
+            .create_id(Some(pair.channels[0]), 0, PortSpace::Tcp)
+            .unwrap();
+        if let Some(timeout) = set {
+            cm.set_option(ours, IdOption::AckTimeout(timeout)).unwrap();
+        }
+        cm.resolve_addr(ours, None, address(1, PORT), SECOND)
+            .unwrap();
+        pair.expect(0, EventType::AddrResolved);
+        pair.cms[0].resolve_route(ours, SECOND).unwrap();
+        pair.expect(0, EventType::RouteResolved);
+        let route = pair.cms[0].route(ours).unwrap();
+        assert_eq!(route.packet_life_time, life_time, "{set:?}");
+        pair.cms[0].create_qp(ours, None, &mut qp()).unwrap();
+        pair.cms[0].connect(ours, None).unwrap();
+        let theirs = pair.expect(1, EventType::ConnectRequest).id;
+        pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+        pair.cms[1].accept(theirs, None).unwrap();
+        pair.expect(0, EventType::Established);
+        pair.expect(1, EventType::Established);
+        let timeout = |cm: &mut Cm, id| cm.endpoint(id).unwrap().qp.query().unwrap().attr.timeout;
+        assert_eq!(timeout(&mut pair.cms[1], theirs), requested, "{set:?}");
+        let own = set.unwrap_or(requested);
+        assert_eq!(timeout(&mut pair.cms[0], ours), own, "{set:?}");
+    }
+}
+
 /// Linux's `rdma_set_ack_timeout` (core/cma.c) looks at the type of the QP, and takes every value; `MLX5_SET` of the field
 /// `ack_timeout` (mlx5/qp.c) leaves five bits of it. (`rdma_set_min_rnr_timer` looks at the value.)
 #[test]

@@ -114,9 +114,12 @@ impl Managers {
             number("infiniband.cm.req.alt_remotelid", 0u8),
             bytes("infiniband.cm.req.alt_localgid", &[], 16),
             bytes("infiniband.cm.req.alt_remotegid", &[], 16),
+            // `cm_ack_timeout` of Linux's core/cm.c: the ACK delay counts where it is longer by more than a step.
             number(
                 "infiniband.cm.req.prim_localacktout",
-                variant.ack_timeout.unwrap_or(ACK_TIMEOUT),
+                variant.ack_timeout.map_or(ACK_TIMEOUT, |timeout| {
+                    timeout.max(Card::new(1).general.local_ca_ack_delay())
+                }),
             ),
             number("infiniband.cm.req.ip_cm.majv", 0u8),
             number("infiniband.cm.req.ip_cm.minv", 0u8),
