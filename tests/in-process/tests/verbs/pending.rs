@@ -474,6 +474,46 @@ fn a_full_queue_is_waited_for() {
     });
 }
 
+/// A command waits for its turn no longer than it may take, also where the count of milliseconds, which has 32 bits in what is
+/// kept of it, begins anew: after 49 days.
+#[test]
+fn a_full_queue_while_the_milliseconds_begin_anew() {
+    let card = |card| connectx_model::Config {
+        log_cmdq_size: 2,
+        ..card
+    };
+    lab_with(card, |lab| {
+        let side = &lab.sides[0];
+        let cq = side.device.create_cq(CqInit::new(63)).unwrap();
+        let limit = side.device.config().command_timeout;
+        let anew = Duration::from_millis(1 << 32);
+        lab.pause(anew - limit / 2 - lab.world.now());
+        lab.world.with_model(0, |model| {
+            let rules = &mut model.faults_mut().commands;
+            rules.push(CommandRule {
+                times: 2,
+                ..CommandRule::nth(0, CommandFault::Drop)
+            });
+        });
+        let mut init = QpInitAttr::new(&cq, 4);
+        let mut creating: Vec<_> = (0..3)
+            .map(|_| side.pd.start_create_qp::<Rc>(&mut init).unwrap())
+            .collect();
+        let mut late = creating.pop().unwrap();
+        assert!(!late.is_posted());
+        lab.pause(limit - MS);
+        assert!(lab.world.now() > anew);
+        assert!(late.try_finish().is_none());
+        lab.pause(2 * MS);
+        match late.try_finish() {
+            Some(Err(CreateQpError::Command(error))) => {
+                assert!(error.failure.is_queue_full(), "{error}");
+            }
+            other => panic!("{}", other.is_some()),
+        }
+    });
+}
+
 /// The card leaves with commands under way: everything pending fails at once, and dropping it waits for nothing.
 #[test]
 fn the_card_leaves() {
