@@ -8,12 +8,16 @@ use std::ptr::NonNull;
 
 use crate::process::failure::{Errno, Result};
 
+/// The size of a page of memory.
+fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Asks the kernel to have the pages of a region there, for reading or for writing. It touches nothing that is there already.
 fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
-    // SAFETY: asks for a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = region.cast::<u8>().as_ptr();
-    let before = start.addr() & (page - 1);
+    let before = start.addr() & (page_size() - 1);
     let length = region.len().saturating_add(before);
     loop {
         // SAFETY: populating changes no memory, and fails where there is none.
@@ -21,6 +25,7 @@ fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
             unsafe { libc::madvise(start.wrapping_sub(before).cast::<c_void>(), length, advice) };
         match Errno::last() {
             _ if done == 0 => return Ok(()),
+            // The kernel does not say how far it came (`madvise_populate` of mm/madvise.c). It passes over what is there.
             Errno(libc::EINTR) => {}
             errno => return Err(errno),
         }
@@ -32,8 +37,12 @@ fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
 /// memory is good then; nor can one that a filter keeps from answering.
 ///
 /// # Errors
-/// EFAULT.
+/// EINVAL for what goes beyond the end of all addresses, in whole pages; otherwise EFAULT.
 pub(crate) fn check(region: NonNull<[u8]>, writable: bool) -> Result<()> {
+    let end = region.cast::<u8>().addr().get().checked_add(region.len());
+    if end.is_none_or(|end| end.checked_next_multiple_of(page_size()).is_none()) {
+        return Err(Errno::EINVAL);
+    }
     let advice = match writable {
         true => libc::MADV_POPULATE_WRITE,
         false => libc::MADV_POPULATE_READ,
@@ -54,8 +63,6 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::ptr;
 
-    const PAGE: usize = 4096;
-
     /// Three pages, of a file or anonymous.
     fn map(protection: c_int, file: Option<&std::fs::File>) -> NonNull<u8> {
         let (flags, fd) = match file {
@@ -63,7 +70,8 @@ mod tests {
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
         };
         // SAFETY: a new mapping, anywhere.
-        let found = unsafe { libc::mmap(ptr::null_mut(), 3 * PAGE, protection, flags, fd, 0) };
+        let found =
+            unsafe { libc::mmap(ptr::null_mut(), 3 * page_size(), protection, flags, fd, 0) };
         assert_ne!(found, libc::MAP_FAILED);
         NonNull::new(found.cast()).unwrap()
     }
@@ -75,12 +83,13 @@ mod tests {
 
     #[test]
     fn memory_that_cannot_be_pinned_is_efault() {
+        let page = page_size();
         let efault = Err(Errno(libc::EFAULT));
         let usable = map(libc::PROT_READ | libc::PROT_WRITE, None);
         let readable = map(libc::PROT_READ, None);
         let closed = map(libc::PROT_NONE, None);
         for writable in [false, true] {
-            for (offset, length) in [(0, 3 * PAGE), (1, 3 * PAGE - 1), (PAGE - 1, 2), (5, 1)] {
+            for (offset, length) in [(0, 3 * page), (1, 3 * page - 1), (page - 1, 2), (5, 1)] {
                 assert_eq!(check(part(usable, offset, length), writable), Ok(()));
                 assert_eq!(check(part(closed, offset, length), writable), efault);
                 let found = check(part(readable, offset, length), writable);
@@ -92,17 +101,23 @@ mod tests {
                 check(NonNull::slice_from_raw_parts(beyond, 9), writable),
                 efault
             );
+            // Beyond the end of all addresses, and in the last page before it (`ib_umem_get`).
+            for (start, length) in [(5, usize::MAX), (usize::MAX, 1), (usize::MAX - 9, 2)] {
+                let start = NonNull::new(ptr::without_provenance_mut::<u8>(start)).unwrap();
+                let beyond = NonNull::slice_from_raw_parts(start, length);
+                assert_eq!(check(beyond, writable), Err(Errno::EINVAL));
+            }
         }
         // A hole in the middle.
         // SAFETY: nothing uses this page.
-        let unmapped = unsafe { libc::munmap(usable.add(PAGE).as_ptr().cast(), PAGE) };
+        let unmapped = unsafe { libc::munmap(usable.add(page).as_ptr().cast(), page) };
         assert_eq!(unmapped, 0);
         for writable in [false, true] {
-            assert_eq!(check(part(usable, 0, PAGE), writable), Ok(()));
-            assert_eq!(check(part(usable, 0, PAGE + 1), writable), efault);
-            assert_eq!(check(part(usable, PAGE, PAGE), writable), efault);
-            assert_eq!(check(part(usable, PAGE, 2 * PAGE), writable), efault);
-            assert_eq!(check(part(usable, 2 * PAGE, PAGE), writable), Ok(()));
+            assert_eq!(check(part(usable, 0, page), writable), Ok(()));
+            assert_eq!(check(part(usable, 0, page + 1), writable), efault);
+            assert_eq!(check(part(usable, page, page), writable), efault);
+            assert_eq!(check(part(usable, page, 2 * page), writable), efault);
+            assert_eq!(check(part(usable, 2 * page, page), writable), Ok(()));
         }
     }
 
@@ -114,14 +129,15 @@ mod tests {
         assert!(fd >= 0);
         // SAFETY: just made, and not used elsewhere.
         let mut file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
-        file.write_all(&[7; PAGE + 1]).unwrap();
+        let page = page_size();
+        file.write_all(&vec![7; page + 1]).unwrap();
         let mapped = map(libc::PROT_READ | libc::PROT_WRITE, Some(&file));
         for writable in [false, true] {
-            assert_eq!(check(part(mapped, 0, 2 * PAGE), writable), Ok(()));
-            let found = check(part(mapped, 0, 2 * PAGE + 1), writable);
+            assert_eq!(check(part(mapped, 0, 2 * page), writable), Ok(()));
+            let found = check(part(mapped, 0, 2 * page + 1), writable);
             assert_eq!(found, Err(Errno(libc::EFAULT)));
         }
         // SAFETY: the pages are there.
-        assert_eq!(unsafe { mapped.add(PAGE).read() }, 7, "nothing was written");
+        assert_eq!(unsafe { mapped.add(page).read() }, 7, "nothing was written");
     }
 }

@@ -24,6 +24,9 @@ const WRITABLE: c_uint = Access::LOCAL_WRITE.bits()
     | Access::REMOTE_ATOMIC.bits()
     | IBV_ACCESS_MW_BIND;
 
+/// Those of them that need local writing.
+const REMOTE_WRITABLE: c_uint = Access::REMOTE_WRITE.bits() | Access::REMOTE_ATOMIC.bits();
+
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.
 const OPTIONAL: c_uint = 0x3ff0_0000;
 
@@ -165,9 +168,12 @@ unsafe fn register(
     })
 }
 
-/// Refuses flags as Linux's `ib_check_mr_access` does: those that it does not know, and those that this device has not.
+/// Refuses flags as Linux's `ib_check_mr_access` does, and in its order: for the peer only what is for this end as well, those
+/// that it does not know, and those that this device has not.
 fn refuse(access: c_uint) -> Result<()> {
+    let local = access & Access::LOCAL_WRITE.bits() != 0;
     match access {
+        _ if access & REMOTE_WRITABLE != 0 && !local => Err(Errno::EINVAL),
         _ if access & !(KNOWN | OPTIONAL) != 0 => Err(Errno::EINVAL),
         _ if access & FLUSH != 0 => Err(Errno::EOPNOTSUPP),
         _ => Ok(()),
@@ -295,6 +301,15 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         if flags & !KNOWN != 0 || flags == 0 || mr.is_null() {
             return Err(Errno::EINVAL);
         }
+        // `ibv_rereg_mr` of rdma-core, then `ib_uverbs_rereg_mr` of Linux: before the region is looked at.
+        if has(IBV_REREG_MR_CHANGE_TRANSLATION) && (addr.is_null() || length == 0) {
+            return Err(Errno::EINVAL);
+        }
+        if has(IBV_REREG_MR_CHANGE_ACCESS) {
+            refuse(access as c_uint)?;
+        } else if access != 0 {
+            return Err(Errno::EINVAL);
+        }
         // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
         unsafe {
             let object = mr.cast::<MrObject>();
@@ -302,8 +317,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
                 return Ok(());
             }
             let old = &(*object).c;
+            // Linux has this answer for memory on the device, and rdma-core for the null region.
             let Region::Memory(mr) = &(*object).region else {
-                return Err(Errno::EOPNOTSUPP);
+                return Err(Errno::EINVAL);
             };
             let (addr, length, iova) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
                 (addr, length, addr as u64)
@@ -356,8 +372,12 @@ mod tests {
         for known in [0, 0x1, 0xf, 1 << 5, 1 << 7, 1 << 20, 1 << 23, 1 << 29] {
             assert_eq!(refuse(known), Ok(()), "{known:#x}");
         }
-        for flush in [1 << 8, 1 << 9, 1 << 8 | 1] {
+        for flush in [1 << 8, 1 << 9, 1 << 8 | 1, 1 << 8 | 3] {
             assert_eq!(refuse(flush), Err(Errno::EOPNOTSUPP), "{flush:#x}");
+        }
+        // FLUSH flags beside them change nothing of that.
+        for remote in [2, 8, 2 | 1 << 8, 8 | 1 << 9] {
+            assert_eq!(refuse(remote), Err(Errno::EINVAL), "{remote:#x}");
         }
         for unknown in [1 << 10, 1 << 11, 1 << 19, 1 << 30, 1 << 31 | 1 << 8] {
             assert_eq!(refuse(unknown), Err(Errno::EINVAL), "{unknown:#x}");

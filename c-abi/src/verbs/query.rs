@@ -149,6 +149,18 @@ fn width_and_speed(link_layer: LinkLayer, gbps: u32) -> (u8, u8) {
     }
 }
 
+/// Capabilities and flags of a port, as Linux has them: those of RoCE from `mlx5_query_port_roce` (mlx5/main.c) where RoCE is on; the
+/// mask of an InfiniBand port but for the bit of the kind of GIDs, where the mask has another meaning (`make_port_cap_flags`
+/// of core/uverbs.h).
+fn port_flags(link_layer: LinkLayer, roce: bool, cap_mask: u32, grh_required: bool) -> (u32, u8) {
+    let grh = |required| u8::from(required) * IBV_QPF_GRH_REQUIRED;
+    match link_layer {
+        LinkLayer::Ethernet if roce => (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS, grh(true)),
+        LinkLayer::Ethernet => (0, grh(false)),
+        LinkLayer::InfiniBand => (cap_mask & !IBV_PORT_IP_BASED_GIDS, grh(grh_required)),
+    }
+}
+
 fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     if port_num != PORT {
         return Err(Errno::EINVAL);
@@ -175,11 +187,9 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     attr.max_mtu = port.max_mtu.number().into();
     attr.active_mtu = port.active_mtu.number().into();
     attr.gid_tbl_len = int(port.gid_table_len);
-    attr.port_cap_flags = match port.link_layer {
-        // `mlx5_query_port_roce` sets both.
-        LinkLayer::Ethernet => IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-        LinkLayer::InfiniBand => port.cap_mask,
-    };
+    let roce = port.gid_table_len > 0;
+    (attr.port_cap_flags, attr.flags) =
+        port_flags(port.link_layer, roce, port.cap_mask, port.grh_required);
     attr.max_msg_sz = u32::try_from(port.max_msg_size).unwrap_or(u32::MAX);
     attr.pkey_tbl_len = pkeys(&port);
     attr.lid = port.lid;
@@ -192,12 +202,6 @@ fn port_attr(context: &ContextObject, port_num: u8) -> Result<ibv_port_attr> {
     };
     attr.sm_sl = port.sm_sl;
     attr.subnet_timeout = port.subnet_timeout;
-    // Linux says so of each RoCE port: `RDMA_CORE_CAP_IB_GRH_REQUIRED`.
-    attr.flags = if port.grh_required || port.link_layer == LinkLayer::Ethernet {
-        IBV_QPF_GRH_REQUIRED
-    } else {
-        0
-    };
     (attr.active_width, attr.active_speed) =
         width_and_speed(port.link_layer, port.rate_mbps / 1000);
     attr.link_layer = match port.link_layer {
@@ -614,6 +618,22 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // `IB_PORT_CM_SUP` is bit 16 of include/rdma/ib_verbs.h, `IB_UVERBS_PCF_IP_BASED_GIDS` bit 26 and
+    // `IB_UVERBS_QPF_GRH_REQUIRED` bit 0 of include/uapi/rdma/ib_user_ioctl_verbs.h.
+    #[test]
+    fn flags_of_ports() {
+        use LinkLayer::{Ethernet, InfiniBand};
+        for (link_layer, roce, cap_mask, grh, expected) in [
+            (Ethernet, true, 0, false, (1 << 16 | 1 << 26, 1)),
+            (Ethernet, false, 0, false, (0, 0)),
+            (InfiniBand, true, 0x0259_486a, false, (0x0259_486a, 0)),
+            (InfiniBand, true, u32::MAX, true, (!(1 << 26), 1)),
+        ] {
+            let flags = port_flags(link_layer, roce, cap_mask, grh);
+            assert_eq!(flags, expected, "{link_layer:?}, {roce}");
+        }
+    }
 
     #[test]
     fn rates_are_lanes_times_speeds() {

@@ -74,6 +74,13 @@ static enum ibv_wc_status write_page(struct ibv_qp *qp, struct ibv_mr *from, uin
 	return wc.status;
 }
 
+/* Changes a region in a way that is refused. */
+static int stays(struct ibv_mr *mr, int flags, int access, int error)
+{
+	errno = 0;
+	return ibv_rereg_mr(mr, flags, NULL, memory[2], 4096, access) == IBV_REREG_MR_ERR_INPUT && errno == error;
+}
+
 static void registration(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
 {
 	struct ibv_qp *qp = loopback(context, pd, cq);
@@ -85,6 +92,12 @@ static void registration(struct ibv_context *context, struct ibv_pd *pd, struct 
 	struct ibv_mr before = *to;
 	CHECK(ibv_rereg_mr(to, 1 << 7, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
 	CHECK(ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 4096, 0) == IBV_REREG_MR_ERR_INPUT);
+	/* `ib_check_mr_access` of the kernel, in its order, and rdma-core for rights that are not to change. */
+	CHECK(stays(to, IBV_REREG_MR_CHANGE_ACCESS, IBV_ACCESS_REMOTE_WRITE, EINVAL));
+	CHECK(stays(to, IBV_REREG_MR_CHANGE_ACCESS, IBV_ACCESS_REMOTE_WRITE | 1 << 8, EINVAL));
+	CHECK(stays(to, IBV_REREG_MR_CHANGE_ACCESS, IBV_ACCESS_LOCAL_WRITE | 1 << 10, EINVAL));
+	CHECK(stays(to, IBV_REREG_MR_CHANGE_ACCESS, IBV_ACCESS_LOCAL_WRITE | 1 << 8, EOPNOTSUPP));
+	CHECK(stays(to, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_ACCESS_LOCAL_WRITE, EINVAL));
 	CHECK(!memcmp(&before, to, sizeof before));
 
 	/* Another access: the peer may write now. */
@@ -142,6 +155,8 @@ static void unusable_memory(struct ibv_pd *pd)
 	CHECK(refuses(pd, usable, 3 * 4096, IBV_ACCESS_REMOTE_READ, EFAULT));
 	/* What is wrong without any memory is said first. */
 	CHECK(refuses(pd, usable, 3 * 4096, IBV_ACCESS_REMOTE_WRITE, EINVAL));
+	/* Beyond the last address. */
+	CHECK(refuses(pd, usable, SIZE_MAX - 4096, 0, EINVAL));
 	/* For reading only. */
 	CHECK(refuses(pd, readable, 4096, IBV_ACCESS_LOCAL_WRITE, EFAULT));
 	CHECK(refuses(pd, readable, 4096, IBV_ACCESS_MW_BIND, EFAULT));
@@ -193,6 +208,11 @@ static void moderation(struct ibv_context *context, struct ibv_cq *cq)
 
 static void ethernet(struct ibv_context *context)
 {
+	/* `mlx5_query_port_roce` of Linux. */
+	struct ibv_port_attr port;
+	CHECK(!ibv_query_port(context, 1, &port));
+	CHECK(port.port_cap_flags == (IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS));
+	CHECK(port.flags == IBV_QPF_GRH_REQUIRED);
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
 	uint8_t mac[6];
 	uint16_t vlan = 0;
@@ -200,6 +220,14 @@ static void ethernet(struct ibv_context *context)
 	CHECK(!ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan));
 	CHECK(vlan == 0xffff);
 	printf("MAC %02x:%02x:%02x:%02x:%02x:%02x\n", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+	/* An address handle is an object of the domain in the kernel of RoCE. */
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK(pd);
+	struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+	CHECK(ah);
+	CHECK(ibv_dealloc_pd(pd) == EBUSY);
+	CHECK(!ibv_destroy_ah(ah));
+	CHECK(!ibv_dealloc_pd(pd));
 	/* No address of the port. */
 	attr.grh.sgid_index = 200;
 	CHECK(ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan) == -1);
@@ -210,6 +238,12 @@ static uint64_t raw_clock(struct ibv_context *context)
 	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
 	CHECK(!ibv_query_rt_values_ex(context, &values));
 	CHECK(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK && !values.raw_clock.tv_sec);
+	/* Nothing that was not asked for, and nothing unknown (`mlx5_query_rt_values` of rdma-core). */
+	struct ibv_values_ex others = { .comp_mask = 0, .raw_clock.tv_nsec = -1 };
+	CHECK(!ibv_query_rt_values_ex(context, &others));
+	CHECK(others.comp_mask == 0 && others.raw_clock.tv_nsec == -1);
+	others.comp_mask = IBV_VALUES_MASK_RAW_CLOCK | IBV_VALUES_MASK_RESERVED;
+	CHECK(ibv_query_rt_values_ex(context, &others) == EINVAL);
 	return values.raw_clock.tv_nsec;
 }
 
