@@ -17,6 +17,8 @@ macro_rules! script {
 const MACHINES: Boot = Boot {
     machines: &[&[0], &[1]],
     processors: 1,
+    // A refused interface asks again after 1, 2, 4, ... seconds: twice the interfaces of a machine, under two managers each.
+    driver_may_warn_times: 8,
     limit: 12,
     ..BOOT
 };

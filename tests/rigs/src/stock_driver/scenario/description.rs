@@ -63,6 +63,8 @@ pub(crate) struct Boot {
     pub(crate) driver_warns: &'static [(&'static str, &'static str)],
     /// Warnings that a driver may log in one step, depending on what was in progress there: step, text, reason.
     pub(crate) driver_may_warn: &'static [(&'static str, &'static str, &'static str)],
+    /// The number of these warnings that one machine may log at most: something that is repeated for ever is no accident.
+    pub(crate) driver_may_warn_times: usize,
     /// Minutes.
     pub(crate) limit: u64,
 }

@@ -194,6 +194,16 @@ fn check_machine(
             }
         }
     }
+    let lines = transcript.steps.iter().flat_map(|step| {
+        let lines = step.log.iter();
+        lines.filter(|(_, text)| boot.allowed(step, text).is_some())
+    });
+    let times = lines.count();
+    if times > boot.driver_may_warn_times {
+        report.check(false, || {
+            format!("machine {name}: {times} warnings that may come now and then")
+        });
+    }
     let ran: Vec<&String> = transcript.steps.iter().map(|step| &step.name).collect();
     let missing: Vec<&String> = planned.iter().filter(|name| !ran.contains(name)).collect();
     report.check(missing.is_empty(), || {
@@ -216,14 +226,9 @@ fn check_step(name: &str, boot: &Boot, card: Option<Card>, step: &Step, report: 
     {
         return;
     }
-    let allowed = |line: &str| {
-        let mut allowed = boot.driver_may_warn.iter();
-        let known = allowed.find(|(of, text, _)| *of == step.name && line.contains(text))?;
-        Some(known.1)
-    };
     for (level, text) in &step.log {
         if *level <= WARNING {
-            match explained::by_driver(card, text).or_else(|| allowed(text)) {
+            match explained::by_driver(card, text).or_else(|| boot.allowed(step, text)) {
                 Some(known) => report.explain(known),
                 None => report.check(false, || format!("machine {name}: {}: {text}", step.name)),
             }
@@ -232,6 +237,13 @@ fn check_step(name: &str, boot: &Boot, card: Option<Card>, step: &Step, report: 
 }
 
 impl Boot {
+    /// The text of the list of warnings that may come in a step by which this one is allowed.
+    fn allowed(&self, step: &Step, line: &str) -> Option<&'static str> {
+        let mut allowed = self.driver_may_warn.iter();
+        let known = allowed.find(|(of, text, _)| *of == step.name && line.contains(text))?;
+        Some(known.1)
+    }
+
     fn check(&self, prefix: &str, transcripts: &[Transcript], report: &mut Report) {
         let named = |wanted: &str| {
             let steps = transcripts.iter().flat_map(|transcript| &transcript.steps);
@@ -343,6 +355,26 @@ mod tests {
         assert_eq!(check_on(Some(Card::ConnectX4Lx), clock).failed, 0);
         assert_eq!(check_on(Some(Card::ConnectX7), clock).failed, 1);
         assert_eq!(check(clock).failed, 1);
+    }
+
+    #[test]
+    fn a_warning_that_is_allowed_may_not_come_for_ever() {
+        let boot = Boot {
+            driver_may_warn: &[("a", "join failed", "")],
+            driver_may_warn_times: 3,
+            ..BOOT
+        };
+        for (times, failed) in [(3, 0), (4, 1)] {
+            let mut transcript = Transcript::default();
+            let warnings = vec!["@log <4>[ 1.0] ib0: join failed"; times];
+            let before = ["@@ step a", "@status 0"].into_iter();
+            for line in before.chain(warnings).chain(["@@ done a", "@@ end"]) {
+                transcript.line(Duration::ZERO, line);
+            }
+            let mut report = Report::default();
+            check_machine("0", &boot, None, &["a".into()], &transcript, &mut report);
+            assert_eq!(report.failed, failed, "{times}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) const BOOT: Boot = Boot {
     prints: &[],
     driver_warns: &[],
     driver_may_warn: &[],
+    driver_may_warn_times: usize::MAX,
     limit: 7,
 };
 

@@ -71,7 +71,7 @@ rest="look() { awk '{ print \$1 }' /proc/uptime
     sleep 2; before=\$(look); sleep 10; after=\$(look)
     echo \$before \$after | awk '{ s = \$4 - \$1; w = \$5 - \$2; t = (\$6 - \$3) / 1e9
         printf \"idle: %d wakes and %.4f s of processor time in %.1f s\\n\", w, t, s
-        exit s < 10 || w > s + 10 || t > s / 10 }'; status=\$?"
+        exit s < 10 || w > s + 7 || t > s / 10 }'; status=\$?"
 step 60 'interrupts' "$serve; grep vfio /proc/interrupts; status=\$?; kill \$p; wait \$p; exit \$status"
 step 60 'idle until a client comes' "$serve; $rest; kill \$p; wait \$p; exit \$status"
 step 60 'idle until a message comes' "$serve; $connect; $rest; kill -KILL \$c \$p; wait \$c; wait \$p; exit \$status"
