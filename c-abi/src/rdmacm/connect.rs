@@ -15,10 +15,10 @@ use crate::abi::objects::{ibv_ece, ibv_qp_attr};
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
 use crate::process::hca::Cm;
 use crate::rdmacm::channel::channel;
+use crate::rdmacm::endpoint::rdma_get_src_port;
+use crate::rdmacm::event::completed;
 use crate::rdmacm::id::{IdObject, id, manager_of};
 use crate::rdmacm::qp_states::{flush_qp, move_qp};
-use crate::rdmacm::route::rdma_get_src_port;
-use crate::rdmacm::waiting::completed;
 use crate::rdmacm::wildcard::listen_elsewhere;
 use crate::verbs::modify;
 

@@ -9,8 +9,7 @@ use std::ptr;
 use crate::abi::cma::{rdma_cm_id, rdma_event_channel};
 use crate::process::failure::{Errno, Result, as_status, lock};
 use crate::rdmacm::channel::{EventChannel, channel};
-use crate::rdmacm::event_object::acknowledge;
-use crate::rdmacm::id::{IdObject, id};
+use crate::rdmacm::id::{IdObject, acknowledge, id};
 use crate::rdmacm::wildcard;
 
 /// Creates an id: `rdma_create_id`. Without a channel its calls wait for their events.

@@ -1,4 +1,5 @@
-//! Events: `rdma_get_cm_event`, and what librdmacm does with them before the program sees them.
+//! Events: `rdma_get_cm_event`, what librdmacm does with them before the program sees them, and calls on ids without a channel of
+//! the program's, which wait for their events.
 
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
@@ -9,17 +10,21 @@ use std::ptr;
 
 use bareverbs_node::cm::rdma::{CmEvent, EventType, RdmaError};
 
-use crate::abi::cma::{rdma_cm_event, rdma_conn_param, rdma_event_channel, rdma_ud_param};
+use crate::abi::cma::{
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+};
 use crate::abi::numbers::IBV_QPT_UD;
-use crate::process::failure::{Result, as_status, guarded, lock, status};
+use crate::process::failure::{Errno, Result, as_status, guarded, lock, status};
 use crate::process::hca::Hca;
 use crate::rdmacm::channel::{EventChannel, channel};
-use crate::rdmacm::event_object::{EventObject, acknowledge};
 use crate::rdmacm::groups;
-use crate::rdmacm::id::IdObject;
+use crate::rdmacm::id::{EventObject, IdObject, acknowledge, id};
 use crate::rdmacm::own_events::OwnEvent;
 use crate::rdmacm::qp_states::{establish_own, flush_qp};
 use crate::verbs::path;
+
+/// `RDMA_CM_EVENT_REJECTED`.
+const REJECTED: c_int = 8;
 
 /// An event as it was taken, with its id counted.
 struct Taken {
@@ -251,6 +256,51 @@ unsafe fn next_own(id: *mut IdObject) -> Result<Option<OwnEvent>> {
     // SAFETY: the id's channel is there for as long as the id.
     unsafe { channel(object.c.channel) }?.signal();
     Ok(taken)
+}
+
+/// The result of a call that has begun something, if `Ok(true)`: on an id without a channel of the program's, what its event says,
+/// for which this waits. The thread may be cancelled meanwhile: nothing is to be dropped here, and where this is called.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Result<()> {
+    if !begun? {
+        return Ok(());
+    }
+    // SAFETY: the caller promises that the id was created here.
+    unsafe {
+        let waits = guarded(|| {
+            channel(self::id(id)?.c.channel)?.signal();
+            if !lock(&self::id(id)?.inner).sync {
+                return Ok(false);
+            }
+            let before = (*id).event;
+            if !before.is_null() {
+                (*id).event = ptr::null_mut();
+                acknowledge(before)?;
+            }
+            Ok(true)
+        })?;
+        if !waits {
+            return Ok(());
+        }
+        let event: *mut rdma_cm_event = get((*id).channel)?;
+        (*id).event = event;
+        match ((*event).event, (*event).status) {
+            (_, 0) => Ok(()),
+            (REJECTED, _) => Err(Errno(libc::ECONNREFUSED)),
+            (_, status) => Err(Errno(status.saturating_abs())),
+        }
+    }
+}
+
+/// [`complete`] for C.
+///
+/// # Safety
+/// The caller promises the same as for [`complete`].
+pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
+    // SAFETY: the caller promises that the caller promises the same as for [`complete`].
+    status(unsafe { complete(id, begun) }.map(|()| 0))
 }
 
 /// Waits for an event: `rdma_get_cm_event`. To be acknowledged with `rdma_ack_cm_event`.

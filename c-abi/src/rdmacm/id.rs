@@ -1,4 +1,4 @@
-//! Ids: `struct rdma_cm_id`, and the connection manager's id behind it.
+//! Ids: `struct rdma_cm_id`, and the connection manager's id behind it; events that are handed out, which ids count.
 
 // UNSAFETY: hands pointers to objects of C out, and takes them back.
 #![expect(unsafe_code)]
@@ -14,7 +14,7 @@ use bareverbs_node::cm::rdma::{
 };
 use bareverbs_node::verbs::Gid;
 
-use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
+use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::*;
 use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
 use crate::process::acks::Acks;
@@ -404,4 +404,29 @@ pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, Cm
     // SAFETY: the caller promises the same as for `id`.
     let inner = lock(unsafe { &self::id(id)?.inner });
     Ok((inner.hca, inner.cm))
+}
+
+/// An event with its private data.
+#[repr(C)]
+pub(super) struct EventObject {
+    pub(super) c: rdma_cm_event,
+    /// The id or listener that counts it among its events.
+    pub(super) owner: *const IdObject,
+    pub(super) private: [u8; 256],
+}
+
+/// Acknowledges an event, which is gone then.
+///
+/// # Safety
+/// It is one that was handed out, and was not acknowledged yet.
+pub(crate) unsafe fn acknowledge(event: *mut rdma_cm_event) -> Result<()> {
+    if event.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise: it was made by `process`, and its owner waits for this.
+    unsafe {
+        let object = Box::from_raw(event.cast::<EventObject>());
+        (*object.owner).acks.acknowledge(1);
+    }
+    Ok(())
 }

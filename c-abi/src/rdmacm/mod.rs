@@ -9,7 +9,6 @@ mod connect;
 mod create;
 mod endpoint;
 mod event;
-mod event_object;
 mod groups;
 pub(crate) mod id;
 mod multicast;
@@ -18,10 +17,8 @@ mod own_events;
 pub(crate) mod path;
 mod qp_states;
 mod queues;
-mod route;
 pub(crate) mod sockaddr;
 mod verbs_of;
-mod waiting;
 mod wildcard;
 mod write_event;
 

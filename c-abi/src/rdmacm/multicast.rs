@@ -11,9 +11,9 @@ use bareverbs_node::verbs::Gid;
 use crate::abi::cma::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
 use crate::abi::objects::ibv_gid;
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
+use crate::rdmacm::event::completed;
 use crate::rdmacm::id::{id, manager_of};
 use crate::rdmacm::sockaddr::{self, from_c};
-use crate::rdmacm::waiting::completed;
 use crate::verbs::create_qp::attach;
 
 /// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`.

@@ -12,8 +12,7 @@ use crate::abi::cma::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::*;
 use crate::process::failure::{Errno, Result, as_status, lock};
 use crate::rdmacm::channel::{EventChannel, channel};
-use crate::rdmacm::event_object::acknowledge;
-use crate::rdmacm::id::{IdObject, id};
+use crate::rdmacm::id::{IdObject, acknowledge, id};
 use crate::rdmacm::path::{self, MOST_PATHS};
 use crate::rdmacm::wildcard::migrate_elsewhere;
 

@@ -12,9 +12,9 @@ use crate::abi::numbers::*;
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
 use crate::rdmacm::addrinfo::{Failure, getaddrinfo};
 use crate::rdmacm::channel::channel;
+use crate::rdmacm::event::completed;
 use crate::rdmacm::id::id;
 use crate::rdmacm::own_events::{Found, OwnEvent};
-use crate::rdmacm::waiting::completed;
 
 /// Adds an event to those of an id, whose channel becomes readable.
 ///
