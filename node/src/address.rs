@@ -140,7 +140,7 @@ impl From<Gid> for Host {
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// As many leading bits are those of all hosts on the link; 24 of IPv4 and 64 of IPv6 if not given.
+    /// The number of leading bits that all hosts on the link share; 24 of IPv4 and 64 of IPv6 if not given.
     pub prefix: Option<u8>,
     /// The router to hosts that are not on the link.
     pub gateway: Option<IpAddr>,

@@ -16,7 +16,7 @@ pub struct PageChunks {
 }
 
 impl PageChunks {
-    /// As many for the first attempt.
+    /// Begins with `count` chunks in the first attempt.
     #[must_use]
     pub const fn new(count: usize) -> Self {
         Self { count, attempts: 1 }

@@ -145,7 +145,7 @@ impl SubnetMemory {
     }
 }
 
-/// As many empty slots.
+/// Makes `count` empty slots.
 fn slots<T>(count: usize, empty: fn() -> T) -> Vec<T> {
     std::iter::repeat_with(empty).take(count).collect()
 }

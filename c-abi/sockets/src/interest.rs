@@ -11,7 +11,7 @@ const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 /// The interest in one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interest {
-    /// As the program gave it.
+    /// Events that the program asked for, in its own bits.
     pub(crate) events: u32,
     pub(crate) data: u64,
     /// It has reported once, and shall not again.
@@ -19,7 +19,7 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
-    /// As `poll` has it; `None` if nothing is to be reported.
+    /// Gives the events in `poll`'s bits; `None` if nothing is to be reported.
     pub(crate) fn poll_events(&self) -> Option<c_short> {
         let mask = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLRDHUP;
         (!self.spent).then_some(self.events as c_short & mask)

@@ -21,7 +21,7 @@ pub(crate) fn keep<T: ?Sized>(memory: Box<T>) -> &'static mut T {
     memory
 }
 
-/// As many empty slots, for ever.
+/// Makes `count` empty slots, which stay for ever.
 ///
 /// # Errors
 /// ENOMEM.

@@ -93,7 +93,7 @@ pub(crate) fn room_for(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// As many values, if there is memory for them.
+/// Makes `count` values, if there is memory for them.
 ///
 /// # Errors
 /// ENOMEM.

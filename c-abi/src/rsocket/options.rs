@@ -65,7 +65,7 @@ impl Options {
         oob_inline: false,
     };
 
-    /// As options of the connection manager.
+    /// Gives those that are options of the connection manager.
     pub(super) fn of_id(&self) -> impl Iterator<Item = IdOption> {
         let reuse = self.reuse_addr.then_some(IdOption::ReuseAddr(true));
         let only = self.v6_only.then_some(IdOption::AfOnly(true));

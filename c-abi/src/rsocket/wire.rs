@@ -53,7 +53,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// As the other end reads it.
+    /// Writes it in the form that the other end reads.
     pub(super) fn to_bytes(self, swap: bool) -> [u8; TARGET_LEN] {
         let mut bytes = [0; TARGET_LEN];
         let (addr, key, length) = match swap {
@@ -70,7 +70,7 @@ impl Target {
         bytes
     }
 
-    /// As the other end has written it, which knows this end's byte order.
+    /// Reads it in the form that the other end has written, which knows this end's byte order.
     pub(super) fn from_bytes(bytes: &[u8; TARGET_LEN]) -> Self {
         Self {
             addr: u64::from_ne_bytes(part(bytes, 0)),
@@ -100,7 +100,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// As the other end reads it.
+    /// Writes it in the form that the other end reads.
     pub(super) fn to_bytes(self, swap: bool) -> [u8; MAPPING_LEN] {
         let mut bytes = [0; MAPPING_LEN];
         let offset = if swap {
@@ -113,7 +113,7 @@ impl Mapping {
         bytes
     }
 
-    /// As the other end has written it.
+    /// Reads it in the form that the other end has written.
     pub(super) fn from_bytes(bytes: &[u8; MAPPING_LEN]) -> Self {
         Self {
             offset: u64::from_ne_bytes(part(bytes, 0)),

@@ -306,7 +306,7 @@ impl Engine<'_> {
         self.add_listener(service_id, backlog, accepts_uc, false, user)
     }
 
-    /// As [`listen`](Self::listen), for extended reliable connections and no others.
+    /// Listens as [`listen`](Self::listen) does, for extended reliable connections and no others.
     pub fn listen_xrc(
         &mut self,
         service_id: u64,

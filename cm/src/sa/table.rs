@@ -70,7 +70,7 @@ table_records! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableError {
-    /// As with other questions.
+    /// Subnet administration has answered with an error.
     Sa(SaError),
     /// It is longer than the buffer.
     TooLong {

@@ -230,7 +230,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
             .ok_or(RdmaError::NetUnreachable(destination))
     }
 
-    /// As [`neighbour`](Self::neighbour), for an id that may send to a group as well.
+    /// Finds a neighbour as [`neighbour`](Self::neighbour) does, for an id that may send to a group as well.
     fn neighbour_or_group(
         &mut self,
         now: Duration,
