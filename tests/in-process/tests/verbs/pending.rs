@@ -465,6 +465,16 @@ fn a_full_queue_is_waited_for() {
         assert_pending!(awaited.poll());
         assert!(awaited.is_woken());
         drop(awaited);
+        // So it is for a transition, for as long as a command may take.
+        let mut modifying = task::spawn(qp.modifying(&attr, mask));
+        assert_pending!(modifying.poll());
+        assert!(modifying.is_woken());
+        lab.world.advance(side.device.config().command_timeout);
+        match assert_ready!(modifying.poll()) {
+            Err(ModifyError::Command(error)) => assert!(error.failure.is_queue_full()),
+            other => panic!("{other:?}"),
+        }
+        drop(modifying);
         // The blocking calls wait for their turn, too.
         qp.modify(&attr, mask).unwrap();
         assert_eq!(qp.state(), QpState::Init);

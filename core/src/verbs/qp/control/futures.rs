@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use crate::device::in_flight::SlotClass;
+use crate::device::in_flight::{InFlight, SlotClass};
 use crate::platform::Platform;
 use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::create::CreatingObject;
@@ -116,6 +116,8 @@ pub struct ModifyingQp<'q, 'd, P: Platform, T: QpType> {
     qp: &'q mut Qp<'d, P, T>,
     /// Until it is started.
     asked: Option<(QpAttr, QpAttrMask)>,
+    /// Since when the command queue is full.
+    waiting: InFlight,
 }
 
 impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
@@ -125,6 +127,7 @@ impl<'d, P: Platform, T: QpType> Qp<'d, P, T> {
         ModifyingQp {
             qp: self,
             asked: Some((*attr, mask)),
+            waiting: InFlight::Idle,
         }
     }
 }
@@ -137,7 +140,11 @@ impl<P: Platform, T: QpType> Future for ModifyingQp<'_, '_, P, T> {
         if let Some((attr, mask)) = &this.asked {
             match this.qp.start_modify(attr, *mask) {
                 Ok(()) => this.asked = None,
-                Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
+                Err(ModifyError::Command(error)) => {
+                    let device = this.qp.qp.device();
+                    if let Err(error) = device.defer(&mut this.waiting, error) {
+                        return Poll::Ready(Err(error.into()));
+                    }
                     // No event says when a slot is free again: soon.
                     task.waker().wake_by_ref();
                     return Poll::Pending;
