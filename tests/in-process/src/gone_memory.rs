@@ -202,7 +202,7 @@ mod signals {
     use std::ptr;
     use std::sync::OnceLock;
 
-    /// What the process did with the two signals before.
+    /// The handlers that the process had for the two signals before.
     static BEFORE: [OnceLock<sigaction>; 2] = [const { OnceLock::new() }; 2];
     const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 

@@ -27,7 +27,7 @@ pub enum Call {
     Sleep,
 }
 
-/// What happens beside the driver's calls, on the thread that calls.
+/// Actions beside the driver's calls, on the thread that calls.
 pub trait Tap {
     /// Acts before a call is passed on.
     fn before(&self, call: Call) {
