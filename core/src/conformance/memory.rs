@@ -32,7 +32,8 @@ const LAYOUTS: [(usize, usize); 16] = [
 /// The number of copies of each that are alive at the same time.
 const COPIES: usize = 3;
 const PIECES: usize = LAYOUTS.len() * COPIES;
-/// No machine has such memory; the last is as much as a layout can ask for.
+/// No machine of 64 bits has such memory; the last is as much as a layout can ask for. One of 32 bits may have it, and is not
+/// asked.
 const ABSURD: [(usize, usize); 4] = [
     (isize::MAX as usize / 4, 64),
     (isize::MAX as usize / 2 + 1, 4096),
@@ -48,7 +49,7 @@ pub(super) fn check<P: Platform>(platform: &P, turnover: u64) -> Result<usize, C
         free(platform, piece);
     }
     judged?;
-    for (size, align) in ABSURD {
+    for (size, align) in ABSURD.into_iter().filter(|_| usize::BITS > 32) {
         if let Ok(mut piece) = alloc(platform, size, align).map(Some) {
             free(platform, &mut piece);
             return Err(Violation::AllocAbsurd { size, align }.into());
