@@ -1,10 +1,11 @@
 //! Raw packet QPs that share a port: frames that come round to it, receive queues by themselves with a table of them, and
 //! a rule whose removal is refused.
 
+use bareverbs_core::ah::{AddressHandle, AhAttr};
 use bareverbs_core::{
-    Access, AsyncEvent, Buffer, Cq, CqInit, FlowAttr, FlowError, FlowSpec, HashedPackets,
-    QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpState, RawPacketError, RssHash, SendFlags,
-    WcOpcode,
+    Access, AsyncEvent, Buffer, Cq, CqInit, Destination, FlowAttr, FlowError, FlowSpec,
+    HashedPackets, PostError, QpAttrMask, QpCap, QpInitAttr, QpInitHandles, QpState, Qpn, RKey,
+    RawPacketError, Remote, RssHash, SendData, SendFlags, SendOp, SendWr, WcOpcode,
 };
 use connectx_model::{CommandFault, CommandRule, Status};
 
@@ -337,6 +338,54 @@ fn a_refused_removal_gives_the_rule_back() {
         lab.pause(MS);
         assert_eq!(station.take(), <[Vec<u8>; 0]>::default());
         drop(flows);
+        station.qp.destroy().unwrap();
+    });
+}
+
+/// A queue for frames has no operation but SEND: a datagram's would write an address vector where the device expects an
+/// Ethernet segment. What is refused leaves no trace in the queue.
+#[test]
+fn a_queue_for_frames_refuses_other_operations() {
+    lab(|lab| {
+        let domain = domain(lab, 0);
+        let mut station = Station::new(lab, &domain, 0);
+        let mut peer = lab.queue(1, INIT);
+        let attr = AhAttr {
+            dmac: [2; 6],
+            ..AhAttr::default()
+        };
+        let ah = AddressHandle::encode(&attr, None, 0, 0).unwrap();
+        let to = Destination {
+            ah: &ah,
+            remote_qpn: Qpn::from_low_bits(1),
+            remote_qkey: 0,
+        };
+        let (addr, rkey) = (station.buffer.addr(), RKey(1));
+        let remote = Remote { addr, rkey };
+        let sges = [station.buffer.sge(0, 100).unwrap()];
+        let free = station.qp.send_queue().free();
+        for op in [
+            SendOp::SendTo(to),
+            SendOp::SendToImm(to, 1),
+            SendOp::SendImm(1),
+            SendOp::SendInv(rkey),
+            SendOp::Write(remote),
+            SendOp::Read(remote),
+            SendOp::FetchAdd { remote, add: 1 },
+        ] {
+            let wr = SendWr {
+                wr_id: 1,
+                op,
+                flags: SendFlags::SIGNALED,
+                data: SendData::Sges(&sges),
+            };
+            let posted = station.qp.send_queue().post(&wr);
+            assert_eq!(posted, Err(PostError::Unsupported), "{op:?}");
+        }
+        assert_eq!(station.qp.send_queue().free(), free);
+        let text = lab.frame(0, 100, 1);
+        station.send(&text);
+        assert_eq!(lab.receive(&mut peer), text);
         station.qp.destroy().unwrap();
     });
 }

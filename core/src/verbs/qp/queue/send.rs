@@ -361,10 +361,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             SendOp::SendInv(key) if T::RELIABLE => {
                 self.build::<16, D>(id, Opcode::SendInvalidate, key.0, flags, data, |_| {})
             }
-            SendOp::SendTo(to) if !T::CONNECTED => {
+            SendOp::SendTo(to) if !T::CONNECTED && !T::PACKET => {
                 self.datagram(id, Opcode::Send, 0, flags, to, data)
             }
-            SendOp::SendToImm(to, imm) if !T::CONNECTED => {
+            SendOp::SendToImm(to, imm) if !T::CONNECTED && !T::PACKET => {
                 self.datagram(id, Opcode::SendImmediate, imm, flags, to, data)
             }
             SendOp::Write(remote) if T::CONNECTED => {
