@@ -140,7 +140,11 @@ pub(crate) unsafe fn with_signals(signals: *const sigset_t, work: impl FnOnce() 
     let mut before = MaybeUninit::uninit();
     // SAFETY: the caller's promise; the second set is written before it is read.
     unsafe {
-        if libc::pthread_sigmask(libc::SIG_SETMASK, signals, before.as_mut_ptr()) != 0 {
+        // A device model that this thread executes meanwhile needs those of its own accesses to memory.
+        let mut signals = *signals;
+        libc::sigdelset(&mut signals, libc::SIGSEGV);
+        libc::sigdelset(&mut signals, libc::SIGBUS);
+        if libc::pthread_sigmask(libc::SIG_SETMASK, &signals, before.as_mut_ptr()) != 0 {
             set_errno(libc::EINVAL);
             return -1;
         }

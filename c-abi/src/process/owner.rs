@@ -20,7 +20,6 @@ pub(crate) fn in_child() -> bool {
 }
 
 /// No signal reaches threads that are made meanwhile: signals are for the program's own threads, whose calls they interrupt.
-/// Those of a thread's own accesses to memory do, as the model needs them (`survive_gone_memory` of `bareverbs-in-process`).
 pub(crate) struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
@@ -30,8 +29,6 @@ impl BlockedSignals {
         // SAFETY: both sets are written before they are read; the second one is empty if it is not written.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
-            libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV);
-            libc::sigdelset(all.as_mut_ptr(), libc::SIGBUS);
             libc::sigemptyset(before.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
             Self(before.assume_init())

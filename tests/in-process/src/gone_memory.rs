@@ -27,8 +27,9 @@ pub(crate) fn is_active() -> bool {
 /// fails as one does that an IOMMU refuses.
 ///
 /// This takes the signals SIGSEGV and SIGBUS of the process. A handler that was there before gets all those that are not
-/// of such an access; one that the program sets later takes them from this one. It does nothing on machines other than
-/// x86-64 and aarch64 with Linux.
+/// of such an access; one that the program sets later takes them from this one. A thread that executes a device has both
+/// unblocked when it does so for the first time; if it blocks them later, the kernel ends the process at such an access.
+/// It does nothing on machines other than x86-64 and aarch64 with Linux.
 pub fn survive_gone_memory() {
     if signals::take() {
         ACTIVE.store(true, Ordering::Relaxed);
@@ -44,6 +45,7 @@ pub fn survive_gone_memory() {
 /// ends do not overlap. If one is missing, [`survive_gone_memory`] was called.
 #[inline]
 pub(crate) unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, length: usize) -> bool {
+    signals::unblock();
     // SAFETY: the caller's promise; the signal's handler is there if an end is missing.
     unsafe { machine::bareverbs_model_copy(to.as_ptr(), from.as_ptr(), length) == 0 }
 }
@@ -62,6 +64,7 @@ pub(crate) unsafe fn store_last(to: NonNull<u32>, dword: u32) -> bool {
 
 #[cfg(all(
     target_os = "linux",
+    target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod machine {
@@ -193,18 +196,43 @@ mod machine {
 
 #[cfg(all(
     target_os = "linux",
+    target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod signals {
     use super::machine::{bareverbs_model_copy, bareverbs_model_gone};
     use libc::{c_int, c_void, sigaction, siginfo_t, ucontext_t};
+    use std::cell::Cell;
     use std::mem::{MaybeUninit, transmute};
     use std::ptr;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
+    const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
     /// The handlers that the process had for the two signals before.
     static BEFORE: [OnceLock<sigaction>; 2] = [const { OnceLock::new() }; 2];
-    const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+    /// Handlers of before that were for one signal (SA_RESETHAND), and had it.
+    static SPENT: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+    /// The code of a SIGBUS that no access of this thread has caused: memory has failed somewhere (BUS_MCEERR_AO of
+    /// sigaction(2)).
+    const ELSEWHERE: c_int = 5;
+
+    /// Lets this thread have the two signals, once.
+    #[inline]
+    pub(super) fn unblock() {
+        thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
+        if !DONE.replace(true) {
+            let mut set = MaybeUninit::uninit();
+            // SAFETY: the set is written before it is read.
+            unsafe {
+                libc::sigemptyset(set.as_mut_ptr());
+                for signal in SIGNALS {
+                    libc::sigaddset(set.as_mut_ptr(), signal);
+                }
+                libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
+            }
+        }
+    }
 
     /// Sets the handlers, once. Returns `false` if the kernel does not take them.
     pub(super) fn take() -> bool {
@@ -212,15 +240,16 @@ mod signals {
         *TAKEN.get_or_init(|| {
             SIGNALS.iter().zip(&BEFORE).all(|(&signal, before)| {
                 let mut found = MaybeUninit::<sigaction>::zeroed();
-                // SAFETY: of plain numbers, for which zero is a value too.
-                let mut action: sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-                action.sa_sigaction = on_fault as *const () as usize;
-                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-                // SAFETY: the first call asks, and writes the structure if it succeeds; the handler is for the life of the
-                // process, and of the kind that the flags say.
+                // SAFETY: the first call asks, and writes the structure if it succeeds, for which zero is a value, too; the
+                // handler is for the life of the process, and of the kind that the flags say.
                 unsafe {
-                    libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) == 0
-                        && before.set(found.assume_init()).is_ok()
+                    libc::sigaction(signal, ptr::null(), found.as_mut_ptr());
+                    let found = found.assume_init();
+                    let mut action = found;
+                    action.sa_sigaction = on_fault as *const () as usize;
+                    action.sa_flags &= libc::SA_NODEFER | libc::SA_RESTART;
+                    action.sa_flags |= libc::SA_SIGINFO | libc::SA_ONSTACK;
+                    before.set(found).is_ok()
                         && libc::sigaction(signal, &action, ptr::null_mut()) == 0
                 }
             })
@@ -249,32 +278,44 @@ mod signals {
     extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let start = bareverbs_model_copy as *const () as u64;
         let gone = bareverbs_model_gone as *const () as u64;
-        // SAFETY: the kernel's, for the time of the handler.
-        let of_thread = unsafe { &mut *context.cast::<ucontext_t>() };
-        if (start..gone).contains(&program_counter(of_thread)) {
+        // SAFETY: both are the kernel's, for the time of the handler.
+        let (code, of_thread) = unsafe { ((*info).si_code, &mut *context.cast::<ucontext_t>()) };
+        // It was sent, or is of another access: this thread's code is not its cause.
+        let sent = code <= 0;
+        let not_of_here = sent || signal == libc::SIGBUS && code == ELSEWHERE;
+        if !not_of_here && (start..gone).contains(&program_counter(of_thread)) {
             go_on_at(of_thread, gone);
             return;
         }
-        let before = SIGNALS.iter().position(|&it| it == signal);
-        let before = before.and_then(|index| BEFORE[index].get());
-        match before {
-            Some(before) if !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) => {
-                let handler = before.sa_sigaction as *const ();
+        let index = usize::from(signal == SIGNALS[1]);
+        let (handler, flags) = BEFORE[index]
+            .get()
+            .map_or((libc::SIG_DFL, 0), |it| (it.sa_sigaction, it.sa_flags));
+        let once = flags & libc::SA_RESETHAND != 0;
+        match handler {
+            libc::SIG_IGN if sent => {}
+            libc::SIG_DFL | libc::SIG_IGN => end(signal, not_of_here),
+            _ if once && SPENT[index].swap(true, Ordering::Relaxed) => end(signal, not_of_here),
+            handler => {
+                let handler = handler as *const ();
                 // SAFETY: the program set this function as one that takes all three arguments, or only the first one, which
                 // the calling conventions of both machines permit to be called with more.
                 let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                     unsafe { transmute(handler) };
                 handler(signal, info, context);
             }
-            // The kernel ends the process: the access is made again after this, and a signal that was sent comes again.
-            // SAFETY: of plain numbers, of which zero is the default action; a signal's handler may call both.
-            _ => unsafe {
-                let default: sigaction = MaybeUninit::zeroed().assume_init();
-                libc::sigaction(signal, &default, ptr::null_mut());
-                if (*info).si_code <= 0 {
-                    libc::raise(signal);
-                }
-            },
+        }
+    }
+
+    /// Lets the kernel end the process: when the access is made again after this, or by the signal, sent again.
+    fn end(signal: c_int, again: bool) {
+        // SAFETY: of numbers and a pointer, of which zero is the default action; a handler may call both functions.
+        unsafe {
+            let default: sigaction = MaybeUninit::zeroed().assume_init();
+            libc::sigaction(signal, &default, ptr::null_mut());
+            if again {
+                libc::raise(signal);
+            }
         }
     }
 }
@@ -282,16 +323,20 @@ mod signals {
 /// Copies that fail cannot be told from others here.
 #[cfg(not(all(
     target_os = "linux",
+    target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod signals {
     pub(super) fn take() -> bool {
         false
     }
+
+    pub(super) fn unblock() {}
 }
 
 #[cfg(not(all(
     target_os = "linux",
+    target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod machine {
@@ -317,6 +362,7 @@ mod machine {
 #[cfg(all(
     test,
     target_os = "linux",
+    target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod tests {
@@ -387,26 +433,5 @@ mod tests {
             assert!(!store_last(pages.add(PAGE).cast(), 1));
             assert_eq!(libc::munmap(pages.as_ptr().cast(), 2 * PAGE), 0);
         }
-    }
-
-    /// Faults of others end the process, as they did.
-    #[test]
-    fn other_faults_are_not_survived() {
-        survive_gone_memory();
-        // SAFETY: the child makes no call that needs more than this thread, and ends at once in any case.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: it is meant to fail, without a core file: nothing is mapped at this address.
-            unsafe {
-                libc::prctl(libc::PR_SET_DUMPABLE, 0);
-                ptr::without_provenance_mut::<u8>(8).write_volatile(1);
-                libc::_exit(0);
-            }
-        }
-        let mut status = 0;
-        // SAFETY: the child of this call.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert!(libc::WIFSIGNALED(status), "{status:#x}");
-        assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
     }
 }

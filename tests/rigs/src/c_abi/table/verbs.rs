@@ -69,6 +69,7 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "received: local protection error", 4),
             // Of reading what can only be read.
             (Server, "memory: success", 2),
+            (Server, "a child ends by SIGBUS", 1),
             (Server, "its own faults are the program's", 1),
         ],
     ),
