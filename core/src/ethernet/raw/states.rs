@@ -123,6 +123,7 @@ impl<P: Platform> RawPacketQp<'_, P> {
                 port_num: self.object.port,
                 ..QpAttr::DEFAULT
             },
+            path_mtu: None,
             cap: self.object.cap,
             sq_sig_all: self.object.sq_sig_all,
             sq_draining: false,

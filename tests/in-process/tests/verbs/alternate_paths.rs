@@ -592,6 +592,13 @@ fn devices_without_alternate_paths_say_so() {
             let answer = end.qp.modify(&loaded(0, 1, false), attribute);
             assert_eq!(answer, Err(ModifyError::Unsupported { attribute }));
         }
+        // It is on its path already, which Linux lets programs say.
+        let stays = QpAttr {
+            path_mig_state: PathMigState::Migrated,
+            ..QpAttr::DEFAULT
+        };
+        let answer = end.qp.modify(&stays, QpAttrMask::PATH_MIG_STATE);
+        assert_eq!(answer, Ok(()));
         assert!(!lab.sides[0].device.capabilities().has_alternate_paths());
     };
     lab::lab(|lab| refused(lab, 0));

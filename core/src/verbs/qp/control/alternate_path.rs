@@ -27,7 +27,10 @@ impl<P: Platform> QpObject<'_, P> {
             return Ok(());
         }
         let capabilities = self.device.capabilities();
-        if !capabilities.has_alternate_paths() {
+        // A connection without an alternate path is in this state all the time.
+        let stays =
+            asked == QpAttrMask::PATH_MIG_STATE && attr.path_mig_state == PathMigState::Migrated;
+        if !capabilities.has_alternate_paths() && !stays {
             return Err(ModifyError::Unsupported { attribute: asked });
         }
         let ranges = [

@@ -108,6 +108,8 @@ impl Default for QpAttr {
 pub struct QueriedQp {
     /// The attributes, from the firmware. READ and atomic depths are powers of two, as the device keeps them.
     pub attr: QpAttr,
+    /// The path MTU, which a connection has from RTR on.
+    pub path_mtu: Option<Mtu>,
     /// Capacities of the queues.
     pub cap: QpCap,
     /// `true` if every send makes a completion.

@@ -38,10 +38,11 @@ impl<P: Platform> QpObject<'_, P> {
         access.set(Access::REMOTE_ATOMIC, qpc.rae());
         let alternate = qpc.secondary_address_path();
         let roce = self.device.capabilities().link_layer() == LinkLayer::Ethernet;
+        let path_mtu = Mtu::from_number(qpc.mtu());
         let attr = QpAttr {
             qp_state,
             cur_qp_state: qp_state,
-            path_mtu: Mtu::from_number(qpc.mtu()).unwrap_or(Mtu::B256),
+            path_mtu: path_mtu.unwrap_or(Mtu::B256),
             qkey: qpc.q_key(),
             rq_psn: qpc.next_rcv_psn(),
             sq_psn: qpc.next_send_psn(),
@@ -64,6 +65,7 @@ impl<P: Platform> QpObject<'_, P> {
         };
         Ok(QueriedQp {
             attr,
+            path_mtu,
             cap: self.sizes.cap,
             sq_sig_all: self.sq_sig_all,
             sq_draining: qpc.state() == 7,
