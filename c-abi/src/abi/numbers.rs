@@ -60,6 +60,7 @@ pub const IBV_QPT_RC: c_int = 2;
 pub const IBV_QPT_UC: c_int = 3;
 pub const IBV_QPT_UD: c_int = 4;
 pub const IBV_QPT_RAW_PACKET: c_int = 8;
+pub const IBV_QPT_DRIVER: c_int = 0xff;
 pub const IBV_QPT_XRC_SEND: c_int = 9;
 pub const IBV_QPT_XRC_RECV: c_int = 10;
 
@@ -71,6 +72,7 @@ pub const IBV_QP_INIT_ATTR_RX_HASH: u32 = 1 << 5;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
 pub const IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: u32 = 1 << 1;
+pub const IBV_QP_CREATE_SCATTER_FCS: u32 = 1 << 8;
 pub const IBV_QP_CREATE_CVLAN_STRIPPING: u32 = 1 << 9;
 pub const IBV_WQT_RQ: c_int = 0;
 pub const IBV_WQ_INIT_ATTR_FLAGS: u32 = 1 << 0;

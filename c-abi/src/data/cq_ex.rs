@@ -50,7 +50,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             Some(_) => ALWAYS | TIMES,
             None => ALWAYS,
         };
-        if attr.comp_mask & !MASK_FLAGS != 0 || attr.wc_flags & !supported != 0 {
+        if attr.comp_mask & !MASK_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if attr.wc_flags & !supported != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let flags = match attr.comp_mask & MASK_FLAGS {
@@ -58,7 +61,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             _ => attr.flags,
         };
         if flags & !(SINGLE_THREADED | IGNORE_OVERRUN) != 0 {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(Errno::EINVAL);
         }
         let mut init = CqInit::new(attr.cqe);
         init.comp_vector = cq::vector(c_int::try_from(attr.comp_vector).unwrap_or(-1))?;

@@ -103,7 +103,7 @@ as_the_connection_manager!(
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
         match error {
-            ModifyError::Unsupported { .. } | ModifyError::NoCommand { .. } => {
+            ModifyError::Unsupported { .. } => {
                 log::debug!("{error}");
                 Self::EOPNOTSUPP
             }

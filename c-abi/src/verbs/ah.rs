@@ -43,8 +43,13 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     if attr.port_num != query::PORT {
         return Err(Errno::EINVAL);
     }
-    // As rdma-core has it: in an address handle, unlike in a QP, what is no rate is no limit either.
-    let rate = StaticRate::from_number(attr.static_rate).unwrap_or_default();
+    let roce = object.hca.device.capabilities().link_layer() == LinkLayer::Ethernet;
+    let rate = match StaticRate::from_number(attr.static_rate) {
+        Some(rate) => rate,
+        None if roce => return Err(Errno::EINVAL),
+        // As rdma-core has it, which asks the kernel on Ethernet only: what is no rate is no limit either.
+        None => StaticRate::default(),
+    };
     let attr = ibv_ah_attr {
         static_rate: rate.number(),
         ..*attr
@@ -56,7 +61,6 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
         pd,
         handle: 0,
     };
-    let roce = object.hca.device.capabilities().link_layer() == LinkLayer::Ethernet;
     let made = AhObject {
         c,
         handle,

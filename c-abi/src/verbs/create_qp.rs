@@ -193,7 +193,8 @@ unsafe fn any_qp(
                 IBV_QPT_UC => QpKind::Uc,
                 IBV_QPT_UD => QpKind::Ud,
                 IBV_QPT_XRC_SEND => QpKind::XrcSend,
-                _ => return Err(Errno::EOPNOTSUPP),
+                IBV_QPT_DRIVER => return Err(Errno::EOPNOTSUPP),
+                _ => return Err(Errno::EINVAL),
             };
             AnyQp::Verbs(pd.pd.create_dyn_qp_by_handles(kind, &mut init)?)
         }
@@ -294,6 +295,15 @@ pub(crate) unsafe fn create_extended(
         true => IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_CVLAN_STRIPPING,
         false => 0,
     };
+    // As the kernel's `check_creation_flags`, and then its driver.
+    let wrong = match attr.qp_type {
+        IBV_QPT_RAW_PACKET => 0,
+        IBV_QPT_UD => IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_CVLAN_STRIPPING,
+        _ => !0,
+    };
+    if flags & wrong != 0 {
+        return Err(Errno::EINVAL);
+    }
     if flags & !known != 0 {
         return Err(Errno::EOPNOTSUPP);
     }

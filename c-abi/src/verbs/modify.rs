@@ -6,14 +6,19 @@
 use std::ffi::{c_int, c_uint};
 use std::mem::zeroed;
 
-use bareverbs_node::verbs::{Access, AhAttr, Mtu, PathMigState, QpAttr, QpAttrMask, QpState, Qpn};
+use bareverbs_node::verbs::{
+    Access, AhAttr, LinkLayer, Mtu, PathMigState, QpAttr, QpAttrMask, QpState, Qpn,
+};
 
 use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::abi::objects::{ibv_ah_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::process::failure::{Errno, Result, as_errno};
 use crate::verbs::create_qp;
-use crate::verbs::path;
 use crate::verbs::qp::{self, QpObject};
+use crate::verbs::{path, query};
+
+/// The hop limit of routes (RFC 1700).
+const HOP_LIMIT: u8 = 64;
 
 /// `enum ibv_qp_state`.
 pub(crate) fn state(number: c_int) -> Result<QpState> {
@@ -23,7 +28,8 @@ pub(crate) fn state(number: c_int) -> Result<QpState> {
     found.ok_or(Errno::EINVAL)
 }
 
-/// The attributes as C gives them, without the path.
+/// The attributes as C gives them, without the path. Of counts and codes that are too large, the device has room for the low
+/// bits (`mlx5_ib_modify_qp`).
 fn from_c(attr: &ibv_qp_attr, mask: QpAttrMask) -> Result<QpAttr> {
     let mut found = QpAttr {
         qkey: attr.qkey,
@@ -34,14 +40,14 @@ fn from_c(attr: &ibv_qp_attr, mask: QpAttrMask) -> Result<QpAttr> {
         pkey_index: attr.pkey_index,
         max_rd_atomic: attr.max_rd_atomic,
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
-        min_rnr_timer: attr.min_rnr_timer,
+        min_rnr_timer: attr.min_rnr_timer & 0x1f,
         port_num: attr.port_num,
-        timeout: attr.timeout,
-        retry_cnt: attr.retry_cnt,
-        rnr_retry: attr.rnr_retry,
+        timeout: attr.timeout & 0x1f,
+        retry_cnt: attr.retry_cnt & 7,
+        rnr_retry: attr.rnr_retry & 7,
         alt_pkey_index: attr.alt_pkey_index,
         alt_port_num: attr.alt_port_num,
-        alt_timeout: attr.alt_timeout,
+        alt_timeout: attr.alt_timeout & 0x1f,
         ..QpAttr::DEFAULT
     };
     // What the mask does not name was not necessarily given.
@@ -138,8 +144,16 @@ pub unsafe extern "C" fn ibv_modify_qp(
 }
 
 fn path_of(object: &QpObject, attr: &ibv_ah_attr) -> Result<AhAttr> {
+    if attr.port_num != query::PORT {
+        return Err(Errno::EINVAL);
+    }
     let connection = object.ex.qp_base.qp_type == IBV_QPT_RC;
-    path::from_c(object.hca, attr, connection)
+    let mut path = path::from_c(object.hca, attr, connection)?;
+    if object.hca.device.capabilities().link_layer() == LinkLayer::Ethernet {
+        // Linux takes the route's (`ib_resolve_unicast_gid_dmac`), and programs give 1 or 0.
+        path.hop_limit = HOP_LIMIT;
+    }
+    Ok(path)
 }
 
 /// Asks the device for a QP's attributes: `ibv_query_qp`. All of them are there, whatever the mask.
@@ -158,6 +172,7 @@ pub unsafe extern "C" fn ibv_query_qp(
         let object = unsafe { qp::qp(qp) }?;
         let queried = object.query()?;
         let mut found = to_c(&queried.attr);
+        found.path_mtu = queried.path_mtu.map_or(0, |mtu| mtu.number().into());
         found.cap = create_qp::to_cap(&queried.cap);
         found.sq_draining = queried.sq_draining.into();
         let base = &object.ex.qp_base;
@@ -177,4 +192,21 @@ pub unsafe extern "C" fn ibv_query_qp(
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_codes_that_are_too_large_the_low_bits_count() {
+        // SAFETY: numbers may be zero.
+        let mut attr: ibv_qp_attr = unsafe { zeroed() };
+        (attr.min_rnr_timer, attr.timeout, attr.alt_timeout) = (255, 32, 33);
+        (attr.retry_cnt, attr.rnr_retry) = (8, 15);
+        let found = from_c(&attr, QpAttrMask::empty()).unwrap();
+        let codes = (found.min_rnr_timer, found.timeout, found.alt_timeout);
+        assert_eq!(codes, (31, 0, 1));
+        assert_eq!((found.retry_cnt, found.rnr_retry), (0, 7));
+    }
 }

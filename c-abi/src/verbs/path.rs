@@ -108,6 +108,10 @@ fn mac(hca: &Hca, source: &GidEntry, to: Gid) -> Result<Mac> {
     if let Some(mac) = group_mac(to) {
         return Ok(mac);
     }
+    // The kernel's `rdma_resolve_ip` asks no neighbour of another family.
+    if from.is_ipv4() != to.is_ipv4() {
+        return Err(Errno::EINVAL);
+    }
     // Another address of this port.
     let own = |(_, entry): (u16, GidEntry)| (ip(entry.gid) == to).then_some(entry.mac);
     if let Some(mac) = hca.device.gid_table().find_map(own) {

@@ -28,6 +28,8 @@ pub(crate) const PORT: u8 = 1;
 const MANY: c_int = 1 << 30;
 /// Bytes of a send WQE before its data segments, in the type of QP that has the most, XRC: control, SRQ, remote address, atomic.
 const SEND_OVERHEAD: u32 = 64;
+/// Blocks of the send queue that a request takes in the type of QP where it takes most: as `mlx5_ib_calc_max_qp_wr` has it.
+const LARGEST_REQUEST: u32 = 4;
 /// Microseconds for which an event of a CQ can be held back (`cq_period` of the CQ's context).
 const MAX_CQ_PERIOD: u16 = 0xfff;
 /// The bits of a completion's time, as Linux's driver says it.
@@ -85,7 +87,7 @@ fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
     attr.vendor_id = hca.device.query_adapter()?.ieee_vendor_id;
     attr.vendor_part_id = hca.device.platform().device_id().unwrap_or(0).into();
     attr.max_qp = without_own(caps.max_qp()).min(int(MAX_QP));
-    attr.max_qp_wr = int(caps.max_qp_wr());
+    attr.max_qp_wr = int(caps.max_qp_wr() / LARGEST_REQUEST);
     attr.device_cap_flags = flags;
     attr.max_sge = int(max_sge(caps));
     attr.max_sge_rd = attr.max_sge;
@@ -585,9 +587,11 @@ pub unsafe extern "C" fn ibv_query_pkey(
 
 fn pkey_at(context: &ContextObject, port_num: u8, index: c_int) -> Result<u16> {
     let device = context.hca.device;
-    let index = u16::try_from(index).map_err(|_| Errno::EINVAL)?;
+    // rdma-core reads a file for each.
+    let none = Errno(libc::ENOENT);
+    let index = u16::try_from(index).map_err(|_| none)?;
     if port_num != PORT || index >= pkeys(&device.query_port()?) {
-        return Err(Errno::EINVAL);
+        return Err(none);
     }
     Ok(device.query_pkey(index)?)
 }

@@ -185,8 +185,7 @@ pub(crate) unsafe fn create_srq(
             let cq = cq.as_ref().ok_or(Errno::EINVAL)?;
             pd.pd.create_xrc_srq(&xrcd.xrcd, cq, &mut attr)?
         }
-        IBV_SRQT_XRC => return Err(Errno::EINVAL),
-        _ => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
     };
     init.attr.max_wr = attr.max_wr;
     init.attr.max_sge = attr.max_sge;

@@ -416,7 +416,7 @@ static void tags(struct side *from, struct side *to)
 		.pd = to->pd,
 		.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
 	};
-	REFUSED(ibv_create_qp_ex(to->context, &init), EOPNOTSUPP);
+	REFUSED(ibv_create_qp_ex(to->context, &init), EINVAL);
 	init.qp_type = IBV_QPT_RAW_PACKET;
 	init.create_flags |= IBV_QP_CREATE_SCATTER_FCS;
 	REFUSED(ibv_create_qp_ex(to->context, &init), EOPNOTSUPP);
