@@ -21,6 +21,7 @@ mod readme;
 mod rust_src;
 mod sanitizers;
 mod stock_driver;
+mod twin;
 mod vfio;
 mod wireshark;
 #[cfg(test)]
@@ -115,6 +116,11 @@ const RIGS: &[Rig] = &[
         name: "stock-driver",
         about: stock_driver::ABOUT,
         run: stock_driver::run,
+    },
+    Rig {
+        name: "twin",
+        about: twin::ABOUT,
+        run: twin::run,
     },
     Rig {
         name: "vfio",
