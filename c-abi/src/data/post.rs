@@ -8,7 +8,7 @@ use std::mem::{self, ManuallyDrop};
 use std::slice;
 
 use bareverbs_node::verbs::qp::send::Batch;
-use bareverbs_node::verbs::qp::{Connected, Inline, Payload};
+use bareverbs_node::verbs::qp::{Inline, Payload, RouteOf};
 use bareverbs_node::verbs::{
     AddressHandle, Destination, PostError, QpType, Qpn, RKey, Rc, Remote, SendData, SendFlags,
     SendOp, SendQueue, SendWr, Sge, Srqn, Uc, Ud, XrcSend, qp::RawPacket,
@@ -28,11 +28,11 @@ use crate::verbs::qp::{PostSend, QpObject, SendHalf};
 /// Inline bytes that are gathered from several places at once; the device's WQEs have fewer.
 const INLINE: usize = 1024;
 
-/// A work request in the driver's words, but for the data.
+/// A work request's operation in the driver's words. The queue refuses those that its type does not have.
 ///
 /// # Safety
 /// The request is one of the headers', with the part of the union that its opcode and the QP's type say.
-unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
+unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOp<'static>> {
     // SAFETY: the caller promises that the request is one of the headers', with the part of the union that its opcode and the
     // QP's type say.
     unsafe {
@@ -46,10 +46,6 @@ unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
         };
         let immediate = u32::from_be(wr.imm_data);
         Ok(match wr.opcode {
-            IBV_WR_SEND if T::PACKET => SendOp::Send,
-            _ if T::PACKET => return Err(Errno::EINVAL),
-            IBV_WR_SEND if !T::CONNECTED => SendOp::SendTo(destination(wr)?),
-            IBV_WR_SEND_WITH_IMM if !T::CONNECTED => SendOp::SendToImm(destination(wr)?, immediate),
             IBV_WR_SEND => SendOp::Send,
             IBV_WR_SEND_WITH_IMM => SendOp::SendImm(immediate),
             IBV_WR_SEND_WITH_INV => SendOp::SendInv(RKey(wr.imm_data)),
@@ -70,22 +66,6 @@ unsafe fn operation<'a, T: QpType>(wr: &'a ibv_send_wr) -> Result<SendOp<'a>> {
     }
 }
 
-/// Where a datagram goes.
-///
-/// # Safety
-/// The request is one for datagrams.
-unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination<'_>> {
-    // SAFETY: the caller's promise: the handle was created here.
-    unsafe {
-        let ud = wr.wr.ud;
-        Ok(Destination {
-            ah: handle(ud.ah)?,
-            remote_qpn: Qpn::from_low_bits(ud.remote_qpn),
-            remote_qkey: ud.remote_qkey,
-        })
-    }
-}
-
 /// The address handle behind one of C.
 ///
 /// # Safety
@@ -97,61 +77,38 @@ pub(crate) unsafe fn handle<'a>(ah: *mut crate::abi::objects::ibv_ah) -> Result<
 }
 
 /// The types of QPs that have a send queue.
-pub(crate) trait Sends: QpType {
-    /// Posts a request that is of one of the usual kinds, straight from C's structure. `None` if it is none of them.
-    ///
-    /// # Safety
-    /// As [`operation`].
-    unsafe fn push_usual<D: Payload>(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        data: D,
-    ) -> Option<Posted>
-    where
-        Self: Sized;
+pub(crate) trait Sends: QpType + Sized {
+    /// What a request says of its receiver.
+    type Route<'a>: RouteOf<Self>;
 
-    /// The same for a request whose data is one entry.
+    /// That of a request.
     ///
     /// # Safety
     /// As [`operation`].
-    #[inline(always)]
-    unsafe fn push_entry(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        sge: Sge,
-    ) -> Option<Posted>
-    where
-        Self: Sized,
-    {
-        // SAFETY: the caller promises the same as for `operation`.
-        unsafe { Self::push_usual(batch, wr, sge) }
-    }
+    unsafe fn route(wr: &ibv_send_wr) -> Result<Self::Route<'_>>;
 
     /// Posts a request of any kind.
-    fn push_any(
+    ///
+    /// # Safety
+    /// As [`operation`].
+    unsafe fn push_any(
         batch: &mut Batch<'_, 'static, P, Self>,
-        _: &ibv_send_wr,
+        wr: &ibv_send_wr,
         request: &SendWr<'_>,
-    ) -> Posted
-    where
-        Self: Sized,
-    {
-        batch.push(request)
+    ) -> Result<()> {
+        // SAFETY: the caller promises the same as for `operation`.
+        let route = unsafe { Self::route(wr) }?;
+        Ok(batch.push_to(route, request)?)
     }
 
     /// Posts a request that opens or closes a memory window.
     ///
     /// # Safety
     /// As [`operation`].
-    unsafe fn push_window(_: &mut Batch<'_, 'static, P, Self>, _: &ibv_send_wr) -> Result<()>
-    where
-        Self: Sized,
-    {
+    unsafe fn push_window(_: &mut Batch<'_, 'static, P, Self>, _: &ibv_send_wr) -> Result<()> {
         Err(Errno::EINVAL)
     }
 }
-
-type Posted = std::result::Result<(), PostError>;
 
 /// The driver's flags of a request. That for inline data is not among them.
 #[inline(always)]
@@ -173,58 +130,49 @@ unsafe fn remote(wr: &ibv_send_wr) -> Remote {
     }
 }
 
-/// The usual kinds of requests that all connections have.
+/// Posts a request of one of the usual kinds, straight from C's structure. Returns `false` if it is none of them, or is refused;
+/// then nothing is posted.
 ///
 /// # Safety
 /// As [`operation`].
 #[inline(always)]
-unsafe fn push_connected<T: Connected, D: Payload>(
+unsafe fn push_usual<T: Sends, D: Payload>(
     batch: &mut Batch<'_, 'static, P, T>,
     wr: &ibv_send_wr,
     data: D,
-) -> Option<Posted> {
-    let (id, flags, immediate) = (wr.wr_id, flags(wr), u32::from_be(wr.imm_data));
+) -> bool {
+    let (flags, immediate) = (flags(wr), u32::from_be(wr.imm_data));
     // SAFETY: the caller promises the same as for `operation`.
-    let remote = || unsafe { remote(wr) };
-    // That it is usual is asked beforehand, so that there is no call for what is not.
-    Some(match wr.opcode {
-        IBV_WR_SEND if batch.is_usual::<16>(data) => batch.send(id, flags, data),
-        IBV_WR_SEND_WITH_IMM if batch.is_usual::<16>(data) => {
-            batch.send_imm(id, flags, immediate, data)
+    let (remote, Ok(route)) = (|| unsafe { remote(wr) }, unsafe { T::route(wr) }) else {
+        return false;
+    };
+    match wr.opcode {
+        IBV_WR_SEND => batch.push_usual(wr.wr_id, flags, SendOp::Send, route, data),
+        IBV_WR_SEND_WITH_IMM => {
+            batch.push_usual(wr.wr_id, flags, SendOp::SendImm(immediate), route, data)
         }
-        IBV_WR_RDMA_WRITE if batch.is_usual::<32>(data) => batch.write(id, flags, remote(), data),
-        IBV_WR_RDMA_WRITE_WITH_IMM if batch.is_usual::<32>(data) => {
-            batch.write_imm(id, flags, remote(), immediate, data)
+        IBV_WR_RDMA_WRITE if T::CONNECTED => {
+            batch.push_usual(wr.wr_id, flags, SendOp::Write(remote()), route, data)
         }
-        _ => return None,
-    })
+        IBV_WR_RDMA_WRITE_WITH_IMM if T::CONNECTED => batch.push_usual(
+            wr.wr_id,
+            flags,
+            SendOp::WriteImm(remote(), immediate),
+            route,
+            data,
+        ),
+        IBV_WR_RDMA_READ if T::RELIABLE && !D::INLINE => {
+            batch.push_usual(wr.wr_id, flags, SendOp::Read(remote()), route, data)
+        }
+        _ => false,
+    }
 }
 
 impl Sends for Rc {
-    #[inline(always)]
-    unsafe fn push_usual<D: Payload>(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        data: D,
-    ) -> Option<Posted> {
-        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
-        unsafe { push_connected(batch, wr, data) }
-    }
+    type Route<'a> = ();
 
-    #[inline(always)]
-    unsafe fn push_entry(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        sge: Sge,
-    ) -> Option<Posted> {
-        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
-        unsafe {
-            if wr.opcode == IBV_WR_RDMA_READ && batch.is_usual::<32>(sge) {
-                let sges = slice::from_ref(&sge);
-                return Some(batch.read(wr.wr_id, flags(wr), remote(wr), sges));
-            }
-            Self::push_usual(batch, wr, sge)
-        }
+    unsafe fn route(_: &ibv_send_wr) -> Result<()> {
+        Ok(())
     }
 
     unsafe fn push_window(batch: &mut Batch<'_, 'static, P, Self>, wr: &ibv_send_wr) -> Result<()> {
@@ -239,73 +187,50 @@ impl Sends for Rc {
 }
 
 impl Sends for Uc {
-    #[inline(always)]
-    unsafe fn push_usual<D: Payload>(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        data: D,
-    ) -> Option<Posted> {
-        // SAFETY: the caller promises that the request has the part of the union that its opcode and the QP's type say.
-        unsafe { push_connected(batch, wr, data) }
+    type Route<'a> = ();
+
+    unsafe fn route(_: &ibv_send_wr) -> Result<()> {
+        Ok(())
     }
 }
 
 impl Sends for Ud {
+    type Route<'a> = Destination<'a>;
+
     #[inline(always)]
-    unsafe fn push_usual<D: Payload>(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        data: D,
-    ) -> Option<Posted> {
-        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<64>(data) {
-            return None;
-        }
+    unsafe fn route(wr: &ibv_send_wr) -> Result<Destination<'_>> {
         // SAFETY: the caller promises that the request is one of a UD QP, whose address handle was created here.
-        let to = unsafe { destination(wr) }.ok()?;
-        Some(batch.send_to(wr.wr_id, flags(wr), to, data))
+        let ud = unsafe { wr.wr.ud };
+        Ok(Destination {
+            // SAFETY: the same.
+            ah: unsafe { handle(ud.ah) }?,
+            remote_qpn: Qpn::from_low_bits(ud.remote_qpn),
+            remote_qkey: ud.remote_qkey,
+        })
     }
 }
 
 impl Sends for XrcSend {
-    #[inline(always)]
-    unsafe fn push_usual<D: Payload>(
-        _: &mut Batch<'_, 'static, P, Self>,
-        _: &ibv_send_wr,
-        _: D,
-    ) -> Option<Posted> {
-        None
-    }
+    type Route<'a> = Srqn;
 
-    fn push_any(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        request: &SendWr<'_>,
-    ) -> Posted {
-        batch.push_xrc(Srqn::from_low_bits(wr.qp_type), request)
+    #[inline(always)]
+    unsafe fn route(wr: &ibv_send_wr) -> Result<Srqn> {
+        Ok(Srqn::from_low_bits(wr.qp_type))
     }
 }
 
 impl Sends for RawPacket {
-    #[inline(always)]
-    unsafe fn push_usual<D: Payload>(
-        batch: &mut Batch<'_, 'static, P, Self>,
-        wr: &ibv_send_wr,
-        data: D,
-    ) -> Option<Posted> {
-        if wr.opcode != IBV_WR_SEND || !batch.is_usual::<32>(data) {
-            return None;
-        }
-        match batch.send_packet(wr.wr_id, flags(wr), data) {
-            Err(PostError::HeadersNotInline { .. }) => None,
-            posted => Some(posted),
-        }
+    type Route<'a> = ();
+
+    unsafe fn route(_: &ibv_send_wr) -> Result<()> {
+        Ok(())
     }
 
-    fn push_any(
+    unsafe fn push_any(
         batch: &mut Batch<'_, 'static, P, Self>,
         wr: &ibv_send_wr,
         request: &SendWr<'_>,
-    ) -> Posted {
+    ) -> Result<()> {
         match (batch.push(request), request.data) {
             // Some cards want the headers in the request. The program has them where its entries say, as the addresses of
             // its regions are its own.
@@ -313,9 +238,9 @@ impl Sends for RawPacket {
                 // SAFETY: C's promise: what the entries name can be read.
                 let (headers, rest) = unsafe { take_headers(list, needed.into()) };
                 let rest = SendData::Sges(&rest);
-                batch.send_packet_with(wr.wr_id, request.flags, &headers, rest)
+                Ok(batch.send_packet_with(wr.wr_id, request.flags, &headers, rest)?)
             }
-            (posted, _) => posted,
+            (posted, _) => Ok(posted?),
         }
     }
 }
@@ -342,25 +267,24 @@ unsafe fn take_headers(list: &[Sge], needed: usize) -> (Vec<u8>, Vec<Sge>) {
     (headers, rest)
 }
 
-/// Posts a request with one entry, straight from C's structure, if it is one of the usual kinds.
+/// Posts a request with one entry, straight from C's structure, if it is one of the usual kinds: returns `true` then.
 ///
 /// # Safety
 /// As [`operation`]; what is inline can be read.
 #[inline(always)]
-unsafe fn push_one<T: Sends>(
-    batch: &mut Batch<'_, 'static, P, T>,
-    wr: &ibv_send_wr,
-) -> Option<Posted> {
+unsafe fn push_one<T: Sends>(batch: &mut Batch<'_, 'static, P, T>, wr: &ibv_send_wr) -> bool {
     if wr.num_sge != 1 || wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
-        return None;
+        return false;
     }
     // SAFETY: the caller's promise; `ibv_sge` and `Sge` lie in memory in the same way.
     unsafe {
-        let sge = *wr.sg_list.cast::<Sge>().as_ref()?;
+        let Some(&sge) = wr.sg_list.cast::<Sge>().as_ref() else {
+            return false;
+        };
         if wr.send_flags & IBV_SEND_INLINE == 0 {
-            T::push_entry(batch, wr, sge)
+            push_usual(batch, wr, sge)
         } else {
-            T::push_usual(batch, wr, Inline(bytes(&sge)))
+            push_usual(batch, wr, Inline(bytes(&sge)))
         }
     }
 }
@@ -384,13 +308,13 @@ unsafe fn bytes<'a>(sge: &Sge) -> &'a [u8] {
 /// As [`push_one`].
 unsafe fn with_data<T: QpType>(
     wr: &ibv_send_wr,
-    post: impl FnOnce(&SendWr<'_>) -> Posted,
+    post: impl FnOnce(&SendWr<'_>) -> Result<()>,
 ) -> Result<()> {
     if wr.send_flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller promises the same as for `push_one`.
-    let (op, list) = unsafe { (operation::<T>(wr)?, sges(wr.sg_list, wr.num_sge)?) };
+    let (op, list) = unsafe { (operation(wr)?, sges(wr.sg_list, wr.num_sge)?) };
     let request = |data| SendWr {
         wr_id: wr.wr_id,
         op,
@@ -398,11 +322,11 @@ unsafe fn with_data<T: QpType>(
         data,
     };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
-        return Ok(post(&request(SendData::Sges(list)))?);
+        return post(&request(SendData::Sges(list)));
     }
     if let [only] = list {
         // SAFETY: the caller promises the same as for `push_one`.
-        return Ok(post(&request(SendData::Inline(unsafe { bytes(only) })))?);
+        return post(&request(SendData::Inline(unsafe { bytes(only) })));
     }
     let mut gathered = [0; INLINE];
     let mut length = 0;
@@ -415,7 +339,7 @@ unsafe fn with_data<T: QpType>(
         to.copy_from_slice(bytes);
         length += bytes.len();
     }
-    Ok(post(&request(SendData::Inline(&gathered[..length])))?)
+    post(&request(SendData::Inline(&gathered[..length])))
 }
 
 /// That of a type of QPs.
@@ -504,7 +428,7 @@ unsafe fn send_usual<T: Sends>(
     // Nothing takes the batch by reference, not even what drops it, so that it is in registers.
     let mut batch = ManuallyDrop::new(queue.batch());
     // SAFETY: the caller promises the same as for `send`.
-    if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+    if !unsafe { push_one(&mut batch, request) } {
         mem::forget(half);
         // SAFETY: the same, and the lock is held.
         return unsafe { send_rest::<T>(qp, wr, bad) };
@@ -535,7 +459,7 @@ unsafe extern "C" fn send_list<T: Sends>(
     // SAFETY: the caller's promise, for the list and for each request.
     while let Some(request) = unsafe { wr.as_ref() } {
         // SAFETY: the same.
-        if !matches!(unsafe { push_one(&mut batch, request) }, Some(Ok(()))) {
+        if !unsafe { push_one(&mut batch, request) } {
             batch.ring();
             mem::forget(half);
             // SAFETY: the same, and the lock is held.
@@ -593,7 +517,8 @@ unsafe fn send_any<T: Sends>(
             wr = request.next;
             continue;
         }
-        let push = |converted: &SendWr<'_>| T::push_any(&mut batch, request, converted);
+        // SAFETY: the same.
+        let push = |converted: &SendWr<'_>| unsafe { T::push_any(&mut batch, request, converted) };
         // SAFETY: the caller promises that the list is one of the headers', with objects that were created here; `bad` is NULL
         // or can be written.
         unsafe {

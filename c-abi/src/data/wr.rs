@@ -14,7 +14,7 @@ use std::slice;
 
 use bareverbs_node::verbs::{
     Destination, LKey, MwBind, PostError, Qpn, RKey, Rc, Remote, SendFlags, SendOp, SendQueue, Sge,
-    Srqn, Uc, Ud, XrcSend, qp::OneReliablePeer, qp::RawPacket,
+    Srqn, Uc, Ud, XrcSend, qp::RawPacket,
 };
 
 use crate::abi::numbers::*;
@@ -56,70 +56,26 @@ trait Opens: Sends {
     ///
     /// # Safety
     /// The QP is of this type.
-    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>>
-    where
-        Self: Sized;
-
-    /// Begins a request; of a datagram, whose operation is that of a connection, the destination comes later.
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>)
-    where
-        Self: Sized;
+    unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>>;
 
     /// Says where the request at hand goes, if it is a datagram.
-    fn set_destination(open: &mut Open<Self>, _: Destination<'_>)
-    where
-        Self: Sized,
-    {
+    fn set_destination(open: &mut Open<Self>, _: Destination<'_>) {
         open.fail(PostError::Unsupported);
     }
 
     /// Says for which SRQ the request at hand is, if it is one of XRC.
-    fn set_srqn(open: &mut Open<Self>, _: Srqn)
-    where
-        Self: Sized,
-    {
+    fn set_srqn(open: &mut Open<Self>, _: Srqn) {
         open.fail(PostError::Unsupported);
     }
 
     /// Opens a memory window.
-    fn bind(open: &mut Open<Self>, _: u64, _: SendFlags, _: &MwBind)
-    where
-        Self: Sized,
-    {
+    fn bind(open: &mut Open<Self>, _: u64, _: SendFlags, _: &MwBind) {
         open.fail(PostError::Unsupported);
     }
 
     /// Closes a memory window.
-    fn unbind(open: &mut Open<Self>, _: u64, _: SendFlags, _: RKey)
-    where
-        Self: Sized,
-    {
+    fn unbind(open: &mut Open<Self>, _: u64, _: SendFlags, _: RKey) {
         open.fail(PostError::Unsupported);
-    }
-}
-
-/// Begins a request of a reliable connection, of XRC or not.
-#[inline(always)]
-fn begin_reliable<T: OneReliablePeer>(
-    open: &mut Open<T>,
-    wr_id: u64,
-    flags: SendFlags,
-    op: SendOp<'static>,
-) {
-    match op {
-        SendOp::Send => open.send(wr_id, flags),
-        SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
-        SendOp::SendInv(key) => open.send_inv(wr_id, flags, key),
-        SendOp::Write(remote) => open.write(wr_id, flags, remote),
-        SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
-        SendOp::Read(remote) => open.read(wr_id, flags, remote),
-        SendOp::CompareSwap {
-            remote,
-            compare,
-            swap,
-        } => open.compare_swap(wr_id, flags, remote, compare, swap),
-        SendOp::FetchAdd { remote, add } => open.fetch_add(wr_id, flags, remote, add),
-        SendOp::SendTo(_) | SendOp::SendToImm(..) => open.fail(PostError::Unsupported),
     }
 }
 
@@ -128,11 +84,6 @@ impl Opens for Rc {
     unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
         // SAFETY: the caller's promise: a QP of this type has this field.
         unsafe { &mut opened.rc }
-    }
-
-    #[inline(always)]
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        begin_reliable(open, wr_id, flags, op);
     }
 
     fn bind(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, bind: &MwBind) {
@@ -150,17 +101,6 @@ impl Opens for Uc {
         // SAFETY: the caller's promise: a QP of this type has this field.
         unsafe { &mut opened.uc }
     }
-
-    #[inline(always)]
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        match op {
-            SendOp::Send => open.send(wr_id, flags),
-            SendOp::SendImm(imm) => open.send_imm(wr_id, flags, imm),
-            SendOp::Write(remote) => open.write(wr_id, flags, remote),
-            SendOp::WriteImm(remote, imm) => open.write_imm(wr_id, flags, remote, imm),
-            _ => open.fail(PostError::Unsupported),
-        }
-    }
 }
 
 impl Opens for Ud {
@@ -168,15 +108,6 @@ impl Opens for Ud {
     unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
         // SAFETY: the caller's promise: a QP of this type has this field.
         unsafe { &mut opened.ud }
-    }
-
-    #[inline(always)]
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        match op {
-            SendOp::Send => open.send_to(wr_id, flags),
-            SendOp::SendImm(imm) => open.send_to_imm(wr_id, flags, imm),
-            _ => open.fail(PostError::Unsupported),
-        }
     }
 
     #[inline(always)]
@@ -193,11 +124,6 @@ impl Opens for XrcSend {
     }
 
     #[inline(always)]
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        begin_reliable(open, wr_id, flags, op);
-    }
-
-    #[inline(always)]
     fn set_srqn(open: &mut Open<Self>, srqn: Srqn) {
         open.set_xrc_srqn(srqn);
     }
@@ -208,14 +134,6 @@ impl Opens for RawPacket {
     unsafe fn opened(opened: &mut Opened) -> &mut Option<Open<Self>> {
         // SAFETY: the caller's promise: a QP of this type has this field.
         unsafe { &mut opened.raw }
-    }
-
-    #[inline(always)]
-    fn begin(open: &mut Open<Self>, wr_id: u64, flags: SendFlags, op: SendOp<'static>) {
-        match op {
-            SendOp::Send => open.send_packet(wr_id, flags),
-            _ => open.fail(PostError::Unsupported),
-        }
     }
 }
 
@@ -316,7 +234,7 @@ unsafe fn begin<T: Opens>(qp: *mut ibv_qp_ex, op: SendOp<'static>) {
         if flags & IBV_SEND_IP_CSUM != 0 && !T::PACKET {
             return open.fail(PostError::Unsupported);
         }
-        T::begin(open, wr_id, SendFlags::from_bits_truncate(flags), op);
+        open.push(wr_id, SendFlags::from_bits_truncate(flags), op);
     }
 }
 

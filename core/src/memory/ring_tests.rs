@@ -185,9 +185,9 @@ struct Sent {
 
 /// Writes data in the way that a send queue chooses for it.
 fn write_data<const FIXED: usize>(data: impl Payload, wqe: Wqe<'_>) -> u32 {
-    match data.is_usual::<Rc, FIXED>(u8::MAX, Wqe::SHORT, wqe) {
-        true => data.write_usual::<FIXED>(wqe),
-        false => data.write::<FIXED>(wqe),
+    match data.is_usual::<Rc>(FIXED, u8::MAX, Wqe::SHORT, wqe) {
+        true => data.write_usual(FIXED, wqe),
+        false => data.write(FIXED, wqe),
     }
 }
 
@@ -206,10 +206,10 @@ fn write_wqe<const FIXED: usize>(
         },
         Data::Inline(bytes) => write_data::<FIXED>(Inline(bytes), wqe),
     };
-    wqe.put::<0, _, _>(ControlWord(!wr_id), ControlFlags(wr_id));
+    wqe.put(0, ControlWord(!wr_id), ControlFlags(wr_id));
     let mut bytes = [(!wr_id).to_be_bytes(), wr_id.to_be_bytes()].concat();
     if FIXED >= 32 {
-        wqe.put::<16, _, _>(ControlWord(1), ControlFlags(u64::from(head)));
+        wqe.put(16, ControlWord(1), ControlFlags(u64::from(head)));
         bytes.extend(1_u64.to_be_bytes());
         bytes.extend(u64::from(head).to_be_bytes());
     }

@@ -385,37 +385,23 @@ impl Wqe<'_> {
 
     /// The same for a place that is known when the code is compiled.
     #[inline(always)]
-    fn place_at<const AT: usize>(self) -> NonNull<u8> {
-        const { assert!(AT.is_multiple_of(SEGMENT_UNIT)) };
-        if AT < BLOCK {
+    fn place_at(self, at: usize) -> NonNull<u8> {
+        if at < BLOCK {
             // SAFETY: a segment of the first block.
-            return unsafe { self.first.add(AT) };
+            return unsafe { self.first.add(at / SEGMENT_UNIT * SEGMENT_UNIT) };
         }
-        self.place(AT)
+        self.place(at)
     }
 
-    /// Writes the segment at byte `AT` of the first block.
+    /// Writes the segment at byte `at`, rounded down to one. Behind the first block the ring's end may part it from that.
     #[inline(always)]
-    pub(crate) fn put<const AT: usize, A, B>(self, first: A, second: B)
+    pub(crate) fn put<A, B>(self, at: usize, first: A, second: B)
     where
         A: Word<Raw = u64>,
         B: Word<Raw = u64>,
     {
-        const { assert!(AT < BLOCK) };
         // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
-        unsafe { put(self.place_at::<AT>().as_ptr(), first, second) };
-    }
-
-    /// The same behind the first block, which the ring's end may part from the next one.
-    #[inline(always)]
-    pub(crate) fn put_behind<const AT: usize, A, B>(self, first: A, second: B)
-    where
-        A: Word<Raw = u64>,
-        B: Word<Raw = u64>,
-    {
-        const { assert!(AT >= BLOCK) };
-        // SAFETY: a segment of the ring, which is the host's to write (`SendRing::new`).
-        unsafe { put(self.place_at::<AT>().as_ptr(), first, second) };
+        unsafe { put(self.place_at(at).as_ptr(), first, second) };
     }
 
     /// Writes a word of the first segment.
@@ -430,26 +416,25 @@ impl Wqe<'_> {
     /// Writes words from byte `AT` of the first block on, as they lie in memory.
     #[inline(always)]
     pub(crate) fn put_words<const AT: usize, const N: usize>(self, words: [u64; N]) {
-        const { assert!(AT + 8 * N <= BLOCK) };
+        const { assert!(AT + 8 * N <= BLOCK && AT.is_multiple_of(SEGMENT_UNIT)) };
         // SAFETY: inside the block by the check above, and aligned.
-        unsafe { self.place_at::<AT>().cast::<[u64; N]>().write(words) };
+        unsafe { self.place_at(AT).cast::<[u64; N]>().write(words) };
     }
 
-    /// Returns `true` if byte `AT`, of the first two blocks, lies before the ring's end.
+    /// Returns `true` if byte `at`, of the first two blocks, lies before the ring's end.
     #[inline(always)]
-    pub(crate) fn reaches<const AT: usize>(self) -> bool {
-        const { assert!(AT < 2 * BLOCK) };
-        AT < BLOCK || self.offset != self.ring.mask()
+    pub(crate) fn reaches(self, at: usize) -> bool {
+        debug_assert!(at < 2 * BLOCK);
+        at < BLOCK || self.offset != self.ring.mask()
     }
 
-    /// Writes a data segment at byte `AT`, which the WQE [reaches](Self::reaches).
+    /// Writes a data segment at byte `at`, which the WQE [reaches](Self::reaches).
     #[inline(always)]
-    pub(crate) fn put_data_at<const AT: usize>(self, sge: &Sge) {
-        const { assert!(AT.is_multiple_of(SEGMENT_UNIT)) };
-        debug_assert!(self.reaches::<AT>());
+    pub(crate) fn put_data_at(self, at: usize, sge: &Sge) {
+        debug_assert!(at.is_multiple_of(SEGMENT_UNIT) && self.reaches(at));
         // SAFETY: a segment of the first block, or of one behind it that the ring has, as the caller has seen; it is the host's
         // to write (`SendRing::new`).
-        unsafe { put_data(self.first.add(AT).as_ptr(), sge) };
+        unsafe { put_data(self.first.add(at).as_ptr(), sge) };
     }
 
     /// Writes a data segment at byte `at`, rounded down to a segment.
@@ -468,12 +453,12 @@ impl Wqe<'_> {
     /// Bytes of inline data that [`put_inline`](Self::put_inline) writes at most.
     pub(crate) const SHORT: usize = 64;
 
-    /// Returns `true` if [short](Self::SHORT) inline data from byte `AT` on, with its header before it, ends before the ring
+    /// Returns `true` if [short](Self::SHORT) inline data from byte `at` on, with its header before it, ends before the ring
     /// does.
     #[inline(always)]
-    pub(crate) fn has_room<const AT: usize>(self, len: usize) -> bool {
-        let end = AT + InlineWord::SIZE + len;
-        if AT + InlineWord::SIZE + Self::SHORT <= 2 * BLOCK {
+    pub(crate) fn has_room(self, at: usize, len: usize) -> bool {
+        let end = at + InlineWord::SIZE + len;
+        if at + InlineWord::SIZE + Self::SHORT <= 2 * BLOCK {
             // No longer than two blocks, and one does not cross the end.
             if self.offset == self.ring.mask() {
                 cold_path();
@@ -484,26 +469,26 @@ impl Wqe<'_> {
         self.offset + end <= self.ring.mask() + BLOCK
     }
 
-    /// Writes [short](Self::SHORT) inline data from byte `AT` on, with its header before it. There is
+    /// Writes [short](Self::SHORT) inline data from byte `at` on, with its header before it. There is
     /// [room](Self::has_room) before the ring's end.
     #[inline(always)]
-    pub(crate) fn put_inline<const AT: usize>(self, data: &[u8]) {
-        debug_assert!(data.len() <= Self::SHORT && self.has_room::<AT>(data.len()));
-        self.put_header::<AT>(data.len());
-        let (to, start) = (self.first.as_ptr(), AT + InlineWord::SIZE);
+    pub(crate) fn put_inline(self, at: usize, data: &[u8]) {
+        debug_assert!(data.len() <= Self::SHORT && self.has_room(at, data.len()));
+        self.put_header(at, data.len());
+        let (to, start) = (self.first.as_ptr(), at + InlineWord::SIZE);
         // SAFETY: the data goes into the ring, behind the header.
         unsafe { copy(data.as_ptr(), to, start, data.len()) };
     }
 
     /// The same for data of any length, which goes on at the ring's start. (No queue accepts data that would reach its own
     /// start.)
-    pub(crate) fn put_long_inline<const AT: usize>(self, data: &[u8]) {
-        let start = (self.offset + AT + InlineWord::SIZE) & (self.ring.mask() | (BLOCK - 1));
+    pub(crate) fn put_long_inline(self, at: usize, data: &[u8]) {
+        let start = (self.offset + at + InlineWord::SIZE) & (self.ring.mask() | (BLOCK - 1));
         let before_end = self.ring.mask() + BLOCK - start;
         let (first, rest) = data.split_at_checked(before_end).unwrap_or((data, &[]));
         let rest = rest.get(..start).unwrap_or(rest);
         let base = self.ring.base.as_ptr();
-        let to = self.put_header::<AT>(data.len());
+        let to = self.put_header(at, data.len());
         // SAFETY: the first part ends before the ring does, the second one before it reaches its own start.
         unsafe {
             to.copy_from_nonoverlapping(first.as_ptr(), first.len());
@@ -513,8 +498,8 @@ impl Wqe<'_> {
 
     /// Writes the header of inline data of this length; where the data goes.
     #[inline(always)]
-    fn put_header<const AT: usize>(self, len: usize) -> *mut u8 {
-        let header = self.place_at::<AT>().as_ptr();
+    fn put_header(self, at: usize, len: usize) -> *mut u8 {
+        let header = self.place_at(at).as_ptr();
         let word = InlineWord::new(len as u32).to_memory();
         // SAFETY: the header is part of a segment.
         unsafe {

@@ -70,6 +70,7 @@ pub(crate) use queue::{
 pub(crate) use route::raw_packet::Packets;
 pub use route::{
     dc::{DcAddress, DcRoute, DcTarget},
+    segments::{Route, RouteOf},
     service::{
         Connected, Datagram, Dci, Gsi, OnePeer, OneReliablePeer, QpType, RawPacket, Rc, Reliable,
         Uc, Ud, XrcRecv, XrcSend,

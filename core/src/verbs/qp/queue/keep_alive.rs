@@ -1,12 +1,12 @@
 //! Keep-alives: work requests that show whether the other end of an idle connection is still there.
 
 use crate::platform::Platform;
-use crate::verbs::qp::queue::payload::{Nothing, put_remote};
+use crate::verbs::qp::queue::payload::Nothing;
 use crate::verbs::qp::queue::send::{Request, SendQueue};
 use crate::verbs::qp::queue::wr::{PostError, Remote, SendFlags};
+use crate::verbs::qp::route::segments::{Rdma, WRITE};
 use crate::verbs::qp::route::service::Rc;
 use bareverbs_firmware_cmds::numbers::RKey;
-use bareverbs_firmware_cmds::wqe::Opcode;
 use core::sync::atomic::Ordering::Acquire;
 
 /// A keep-alive that was posted.
@@ -26,7 +26,6 @@ impl<P: Platform> SendQueue<'_, P, Rc> {
         self.find_room(head)?;
         let request = Request {
             wr_id: 0,
-            opcode: Opcode::RdmaWrite as u8,
             imm: 0,
             flags: SendFlags::SIGNALED,
         };
@@ -34,11 +33,12 @@ impl<P: Platform> SendQueue<'_, P, Rc> {
             addr: 0,
             rkey: RKey(0),
         };
-        let wqe = self.ring.wqe(cursor);
-        let (behind, last) =
-            self.write::<32, false, _>(wqe, (cursor, head), &request, Nothing, |wqe| {
-                put_remote::<16>(wqe, nowhere);
-            });
+        let (wqe, at, segments) = (
+            self.ring.wqe(cursor),
+            (cursor, head),
+            Rdma::<WRITE, _>((), nowhere),
+        );
+        let (behind, last) = self.write::<false, _, _>(wqe, at, &request, Nothing, segments);
         // This is recorded before the device has the work request.
         self.ring.wqe(cursor).record_silent(head);
         self.ring_for(behind, head.wrapping_add(1), last, true);

@@ -9,25 +9,25 @@
 //! queue holds have room, and each is counted before it is written. What is dropped before it is complete was never posted.
 
 use core::fmt;
+use core::marker::PhantomData;
 
 use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::{Cursor, Wqe};
 use crate::platform::Platform;
 use crate::types::sge::Sge;
-use crate::verbs::qp::queue::payload::{Nothing, Payload, put_atomic, put_remote};
+use crate::verbs::qp::queue::payload::{Nothing, Payload};
 use crate::verbs::qp::queue::send::{Request, SendQueue};
 use crate::verbs::qp::queue::window::FENCED;
-use crate::verbs::qp::queue::wr::{Destination, PostError, Remote, SendFlags, given};
-use crate::verbs::qp::route::raw_packet::{DATA_AT, offload};
-use crate::verbs::qp::route::service::{
-    Datagram, OnePeer, OneReliablePeer, QpType, RawPacket, XrcSend,
+use crate::verbs::qp::queue::wr::{Destination, PostError, Remote, SendFlags, SendOp, given};
+use crate::verbs::qp::route::raw_packet::EthernetSegment;
+use crate::verbs::qp::route::segments::{
+    Atomic, COMPARE_SWAP, FETCH_ADD, Message, READ, Rdma, Route, RouteOf, SEND, SEND_IMM, SEND_INV,
+    Segments, UMR, WRITE, WRITE_IMM,
 };
-use crate::verbs::qp::route::xrc::put_srqn;
-use bareverbs_firmware_cmds::numbers::{RKey, Srqn};
+use crate::verbs::qp::route::service::{Datagram, OnePeer, OneReliablePeer, QpType, RawPacket};
+use bareverbs_firmware_cmds::numbers::RKey;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{
-    ControlWord, EthernetInlineWord, InlineWord, Opcode, QKeyWord, SEGMENT_UNIT,
-};
+use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK, ControlWord, InlineWord, Opcode, SEGMENT_UNIT};
 
 /// Bits that the opcodes of READ and atomics have in common, which take no inline data.
 const TAKES_NO_INLINE: u8 = Opcode::RdmaRead as u8;
@@ -98,51 +98,33 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
 
 impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     /// Each request says by a call of its own where it goes.
-    const HAS_TARGET: bool = !T::CONNECTED && !T::PACKET || T::XRC || T::DYNAMIC;
+    const HAS_TARGET: bool = T::ROUTE != 0;
 
-    /// Begins a work request: a WQE of `FIXED` bytes, those behind the control segment by `fixed`.
+    /// Begins a work request with these segments before the data.
     #[inline(always)]
-    pub(in crate::verbs::qp) fn begin<const FIXED: usize, F: FnOnce(Wqe<'_>)>(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        imm: u32,
-        flags: SendFlags,
-        fixed: F,
-    ) {
+    fn begin<S: Segments>(&mut self, wr_id: u64, imm: u32, flags: SendFlags, segments: S) {
         if self.head == self.queue.limit || Self::HAS_TARGET && self.lacks_target {
-            let rest = u64::from(imm) << 32 | u64::from(flags.bits()) << 8 | opcode as u64;
-            return self.begin_late::<FIXED, F>(wr_id, rest, fixed);
+            let rest = u64::from(imm) << 32 | u64::from(flags.bits());
+            return self.begin_late(wr_id, rest, segments);
         }
-        let request = Request {
-            wr_id,
-            opcode: opcode as u8,
-            imm,
-            flags,
-        };
-        self.lay::<FIXED, F>(&request, fixed);
+        let request = Request { wr_id, imm, flags };
+        self.lay(&request, segments);
     }
 
     /// The same where there may be no room, or the request before this one is not whole. `rest` is in one register.
     // `extern "C"` says to callers, also where its body is not known, that it does not unwind.
     #[cold]
     #[inline(never)]
-    extern "C" fn begin_late<const FIXED: usize, F: FnOnce(Wqe<'_>)>(
-        &mut self,
-        wr_id: u64,
-        rest: u64,
-        fixed: F,
-    ) {
+    extern "C" fn begin_late<S: Segments>(&mut self, wr_id: u64, rest: u64, segments: S) {
         if !self.is_ready() {
             return;
         }
         let request = Request {
             wr_id,
-            opcode: rest as u8,
             imm: (rest >> 32) as u32,
-            flags: SendFlags::from_bits_truncate((rest >> 8) as u32 & 0xff),
+            flags: SendFlags::from_bits_truncate(rest as u32),
         };
-        self.lay::<FIXED, F>(&request, fixed);
+        self.lay(&request, segments);
     }
 
     /// Returns `true` if another work request can begin. If not, why is remembered.
@@ -160,17 +142,18 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     }
 
     #[inline(always)]
-    fn lay<const FIXED: usize, F: FnOnce(Wqe<'_>)>(&mut self, request: &Request, fixed: F) {
+    fn lay<S: Segments>(&mut self, request: &Request, segments: S) {
         // One block, so that the next one begins behind it as long as there is no data. What is longer is looked at when data
         // comes.
-        const { assert!(FIXED <= 64 || T::DYNAMIC) };
+        debug_assert!(S::SIZE <= BASIC_BLOCK || T::DYNAMIC);
         let (at, queue) = (self.next, &*self.queue);
         let wqe = queue.ring.wqe(at);
-        self.data = wqe.offset() + FIXED;
+        self.data = wqe.offset() + S::SIZE;
         if T::DYNAMIC {
             queue.ring.record_id(self.head, request.wr_id);
         }
-        let written = queue.write::<FIXED, true, _>(wqe, (at, self.head), request, Nothing, fixed);
+        let at = (at, self.head);
+        let written = queue.write::<true, _, S>(wqe, at, request, Nothing, segments);
         (self.next, self.last) = written;
         self.bare = self.last;
         self.head = self.head.wrapping_add(1);
@@ -179,11 +162,10 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         }
     }
 
-    /// Writes a work request that is whole: it takes no data. Those behind it wait for it.
-    pub(in crate::verbs::qp) fn fenced<D: Payload>(
+    /// Writes a UMR, which is whole: it takes no data. Those behind it wait for it.
+    pub(in crate::verbs::qp) fn umr_of<D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         data: D,
@@ -191,15 +173,10 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         if !self.is_ready() {
             return;
         }
-        let request = Request {
-            wr_id,
-            opcode: opcode as u8,
-            imm,
-            flags,
-        };
+        let request = Request { wr_id, imm, flags };
         let queue = &*self.queue;
         let (wqe, at) = (queue.ring.wqe(self.next), (self.next, self.head));
-        let written = queue.write::<SEGMENT_UNIT, false, D>(wqe, at, &request, data, |_| {});
+        let written = queue.write::<false, D, _>(wqe, at, &request, data, Message::<UMR, _>(()));
         (self.next, self.last) = written;
         self.bare = 0;
         self.head = self.head.wrapping_add(1);
@@ -246,16 +223,16 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         self.bare = 0;
     }
 
-    /// The WQE of the request at hand, which is about to say where it goes. `None` if it has said so, or there is none.
+    /// The request at hand goes there. It has not said so before.
     #[inline(always)]
-    pub(in crate::verbs::qp) fn take_target(&mut self) -> Option<Wqe<'_>> {
+    pub(in crate::verbs::qp) fn set_route<R: RouteOf<T>>(&mut self, route: R) {
+        const { assert!(R::SIZE == T::ROUTE) };
         if !self.lacks_target {
-            self.fail(PostError::Unsupported);
-            return None;
+            return self.fail(PostError::Unsupported);
         }
         self.lacks_target = false;
         let ring = &self.queue.ring;
-        Some(ring.wqe_at(ring.place_of(self.last)))
+        route.put(ring.wqe_at(ring.place_of(self.last)));
     }
 
     /// The data of the request at hand is one entry: `ibv_wr_set_sge`.
@@ -438,70 +415,111 @@ const fn inline_segments(len: usize) -> u32 {
     (len + InlineWord::SIZE).div_ceil(SEGMENT_UNIT) as u32
 }
 
-impl<P: Platform, T: OnePeer> OpenBatch<'_, '_, P, T> {
-    /// Begins a work request whose WQE has `FIXED` bytes before the data, or in XRC, with a segment more behind the control
-    /// segment, `XRC`.
+/// Space for the route of a request, which a call of its own writes.
+struct Later<T>(PhantomData<T>);
+
+impl<T: QpType> Route for Later<T> {
+    const SIZE: usize = T::ROUTE;
+
     #[inline(always)]
-    fn begin_connected<const FIXED: usize, const XRC: usize, F: FnOnce(Wqe<'_>)>(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        imm: u32,
-        flags: SendFlags,
-        fixed: F,
-    ) {
-        const { assert!(XRC == FIXED + SEGMENT_UNIT) };
-        if T::XRC {
-            self.begin::<XRC, F>(wr_id, opcode, imm, flags, fixed);
-        } else {
-            self.begin::<FIXED, F>(wr_id, opcode, imm, flags, fixed);
+    fn put(self, _: Wqe<'_>) {}
+}
+
+impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
+    /// Begins a work request of an operation that is known only at run time: the one place that decides by it and the type of
+    /// the QP. Of datagrams that is a [`Send`](SendOp::Send) or [`SendImm`](SendOp::SendImm), as their destination comes later.
+    #[inline(always)]
+    pub fn push(&mut self, wr_id: u64, flags: SendFlags, op: SendOp<'_>) {
+        let route = Later::<T>(PhantomData);
+        match op {
+            SendOp::Send if T::PACKET => self.packet(wr_id, flags),
+            SendOp::Send => self.begin(wr_id, 0, flags, Message::<SEND, _>(route)),
+            SendOp::SendImm(imm) if !T::PACKET => {
+                self.begin(wr_id, imm, flags, Message::<SEND_IMM, _>(route));
+            }
+            SendOp::SendInv(key) if T::RELIABLE => {
+                self.begin(wr_id, key.0, flags, Message::<SEND_INV, _>(route));
+            }
+            SendOp::Write(remote) if T::CONNECTED => {
+                self.begin(wr_id, 0, flags, Rdma::<WRITE, _>(route, remote));
+            }
+            SendOp::WriteImm(remote, imm) if T::CONNECTED => {
+                self.begin(wr_id, imm, flags, Rdma::<WRITE_IMM, _>(route, remote));
+            }
+            SendOp::Read(remote) if T::RELIABLE => {
+                self.begin(wr_id, 0, flags, Rdma::<READ, _>(route, remote));
+            }
+            SendOp::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } if T::RELIABLE => {
+                self.atomic::<COMPARE_SWAP>(wr_id, flags, remote, (swap, compare));
+            }
+            SendOp::FetchAdd { remote, add } if T::RELIABLE => {
+                self.atomic::<FETCH_ADD>(wr_id, flags, remote, (add, 0));
+            }
+            _ => self.fail(PostError::Unsupported),
         }
     }
 
     #[inline(always)]
-    fn message(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags) {
-        self.begin_connected::<16, 32, _>(wr_id, opcode, imm, flags, |_| {});
+    fn atomic<const OPCODE: u8>(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        remote: Remote,
+        (swap_or_add, compare): (u64, u64),
+    ) {
+        if !self.queue.atomics {
+            return self.fail(PostError::NoAtomics);
+        }
+        let segments = Atomic {
+            rdma: Rdma::<OPCODE, _>(Later::<T>(PhantomData), remote),
+            swap_or_add,
+            compare,
+        };
+        self.begin(wr_id, 0, flags, segments);
     }
 
     #[inline(always)]
-    fn rdma(&mut self, wr_id: u64, opcode: Opcode, imm: u32, flags: SendFlags, remote: Remote) {
-        self.begin_connected::<32, 48, _>(wr_id, opcode, imm, flags, move |wqe| {
-            put_remote_of::<T>(wqe, remote);
-        });
+    fn packet(&mut self, wr_id: u64, flags: SendFlags) {
+        let packets = &self.queue.packets;
+        if packets.min_inline != 0 {
+            let needed = packets.min_inline;
+            return self.fail(PostError::HeadersNotInline { needed });
+        }
+        if flags.contains(SendFlags::IP_CSUM) && !packets.checksums {
+            return self.fail(PostError::NoChecksums);
+        }
+        let segments = Message::<SEND, _>(EthernetSegment(flags));
+        self.begin(wr_id, 0, flags, segments);
     }
+}
 
+impl<P: Platform, T: OnePeer> OpenBatch<'_, '_, P, T> {
     /// Send: `ibv_wr_send`.
     #[inline(always)]
     pub fn send(&mut self, wr_id: u64, flags: SendFlags) {
-        self.message(wr_id, Opcode::Send, 0, flags);
+        self.push(wr_id, flags, SendOp::Send);
     }
 
     /// Send with immediate data, in host order: `ibv_wr_send_imm`.
     #[inline(always)]
     pub fn send_imm(&mut self, wr_id: u64, flags: SendFlags, imm: u32) {
-        self.message(wr_id, Opcode::SendImmediate, imm, flags);
+        self.push(wr_id, flags, SendOp::SendImm(imm));
     }
 
     /// RDMA write: `ibv_wr_rdma_write`.
     #[inline(always)]
     pub fn write(&mut self, wr_id: u64, flags: SendFlags, remote: Remote) {
-        self.rdma(wr_id, Opcode::RdmaWrite, 0, flags, remote);
+        self.push(wr_id, flags, SendOp::Write(remote));
     }
 
     /// RDMA write with immediate data, in host order: `ibv_wr_rdma_write_imm`.
     #[inline(always)]
     pub fn write_imm(&mut self, wr_id: u64, flags: SendFlags, remote: Remote, imm: u32) {
-        self.rdma(wr_id, Opcode::RdmaWriteImmediate, imm, flags, remote);
-    }
-}
-
-/// Writes the remote address segment, which in XRC is the third.
-#[inline(always)]
-fn put_remote_of<T: QpType>(wqe: Wqe<'_>, remote: Remote) {
-    if T::XRC {
-        put_remote::<32>(wqe, remote);
-    } else {
-        put_remote::<16>(wqe, remote);
+        self.push(wr_id, flags, SendOp::WriteImm(remote, imm));
     }
 }
 
@@ -509,13 +527,13 @@ impl<P: Platform, T: OneReliablePeer> OpenBatch<'_, '_, P, T> {
     /// Send, and invalidate a remote key of the receiver: `ibv_wr_send_inv`.
     #[inline(always)]
     pub fn send_inv(&mut self, wr_id: u64, flags: SendFlags, key: RKey) {
-        self.message(wr_id, Opcode::SendInvalidate, key.0, flags);
+        self.push(wr_id, flags, SendOp::SendInv(key));
     }
 
     /// RDMA read, scattered to the data: `ibv_wr_rdma_read`.
     #[inline(always)]
     pub fn read(&mut self, wr_id: u64, flags: SendFlags, remote: Remote) {
-        self.rdma(wr_id, Opcode::RdmaRead, 0, flags, remote);
+        self.push(wr_id, flags, SendOp::Read(remote));
     }
 
     /// Compares 8 bytes with `compare` and, if equal, replaces them by `swap`; their old value goes to the data:
@@ -529,36 +547,18 @@ impl<P: Platform, T: OneReliablePeer> OpenBatch<'_, '_, P, T> {
         compare: u64,
         swap: u64,
     ) {
-        let values = (swap, compare);
-        self.atomic(wr_id, Opcode::AtomicCompareSwap, flags, remote, values);
+        let op = SendOp::CompareSwap {
+            remote,
+            compare,
+            swap,
+        };
+        self.push(wr_id, flags, op);
     }
 
     /// Adds to 8 bytes; their old value goes to the data: `ibv_wr_atomic_fetch_add`.
     #[inline(always)]
     pub fn fetch_add(&mut self, wr_id: u64, flags: SendFlags, remote: Remote, add: u64) {
-        self.atomic(wr_id, Opcode::AtomicFetchAdd, flags, remote, (add, 0));
-    }
-
-    #[inline(always)]
-    fn atomic(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        flags: SendFlags,
-        remote: Remote,
-        (swap_or_add, compare): (u64, u64),
-    ) {
-        if !self.queue.atomics {
-            return self.fail(PostError::NoAtomics);
-        }
-        self.begin_connected::<48, 64, _>(wr_id, opcode, 0, flags, move |wqe| {
-            put_remote_of::<T>(wqe, remote);
-            if T::XRC {
-                put_atomic::<48>(wqe, swap_or_add, compare);
-            } else {
-                put_atomic::<32>(wqe, swap_or_add, compare);
-            }
-        });
+        self.push(wr_id, flags, SendOp::FetchAdd { remote, add });
     }
 }
 
@@ -567,17 +567,7 @@ impl<P: Platform> OpenBatch<'_, '_, P, RawPacket> {
     /// require headers inline ([`PostError::HeadersNotInline`]).
     #[inline(always)]
     pub fn send_packet(&mut self, wr_id: u64, flags: SendFlags) {
-        let packets = &self.queue.packets;
-        if packets.min_inline != 0 {
-            let needed = packets.min_inline;
-            return self.fail(PostError::HeadersNotInline { needed });
-        }
-        if flags.contains(SendFlags::IP_CSUM) && !packets.checksums {
-            return self.fail(PostError::NoChecksums);
-        }
-        self.begin::<DATA_AT, _>(wr_id, Opcode::Send, 0, flags, move |wqe| {
-            wqe.put::<SEGMENT_UNIT, _, _>(offload(flags), EthernetInlineWord(0));
-        });
+        self.push(wr_id, flags, SendOp::Send);
     }
 }
 
@@ -585,37 +575,18 @@ impl<P: Platform, T: Datagram> OpenBatch<'_, '_, P, T> {
     /// Send a datagram, to where [`set_ud_addr`](Self::set_ud_addr) says: `ibv_wr_send`.
     #[inline(always)]
     pub fn send_to(&mut self, wr_id: u64, flags: SendFlags) {
-        self.begin::<64, _>(wr_id, Opcode::Send, 0, flags, |_| {});
+        self.push(wr_id, flags, SendOp::Send);
     }
 
     /// The same with immediate data, in host order: `ibv_wr_send_imm`.
     #[inline(always)]
     pub fn send_to_imm(&mut self, wr_id: u64, flags: SendFlags, imm: u32) {
-        self.begin::<64, _>(wr_id, Opcode::SendImmediate, imm, flags, |_| {});
+        self.push(wr_id, flags, SendOp::SendImm(imm));
     }
 
     /// Where the request at hand goes: `ibv_wr_set_ud_addr`.
     #[inline(always)]
     pub fn set_ud_addr(&mut self, to: Destination<'_>) {
-        if !self.lacks_target {
-            return self.fail(PostError::Unsupported);
-        }
-        self.lacks_target = false;
-        let ring = &self.queue.ring;
-        let wqe = ring.wqe_at(ring.place_of(self.last));
-        let path = to.ah.path.to(to.remote_qpn);
-        wqe.put::<16, _, _>(QKeyWord::new(to.remote_qkey), path);
-        // The address vector's latter part is kept in memory order.
-        wqe.put_words::<32, 4>(to.ah.rest);
-    }
-}
-
-impl<P: Platform> OpenBatch<'_, '_, P, XrcSend> {
-    /// Of which SRQ of the target's domain the request at hand is: `ibv_wr_set_xrc_srqn`.
-    #[inline(always)]
-    pub fn set_xrc_srqn(&mut self, srqn: Srqn) {
-        if let Some(wqe) = self.take_target() {
-            put_srqn(wqe, srqn);
-        }
+        self.set_route(to);
     }
 }

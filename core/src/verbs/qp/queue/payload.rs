@@ -1,14 +1,12 @@
-//! The data of a send work request in a WQE: data segments, or the bytes themselves. And the segments of RDMA before it.
+//! The data of a send work request in a WQE: data segments, or the bytes themselves.
 
 use crate::memory::segment::key_and_length;
 use crate::memory::send_ring::Wqe;
 use crate::types::sge::Sge;
-use crate::verbs::qp::queue::wr::{PostError, Remote, SendData, given};
+use crate::verbs::qp::queue::wr::{PostError, SendData, given};
 use crate::verbs::qp::route::service::QpType;
 use bareverbs_firmware_cmds::numbers::LKey;
-use bareverbs_firmware_cmds::wqe::{
-    AtomicCompareWord, AtomicSwapAddWord, InlineWord, RemoteAddressWord, RemoteKeyWord,
-};
+use bareverbs_firmware_cmds::wqe::InlineWord;
 
 pub(in crate::verbs::qp) mod sealed {
     pub trait Sealed {}
@@ -16,6 +14,9 @@ pub(in crate::verbs::qp) mod sealed {
 
 /// Data of a work request: scatter/gather entries or [`Inline`] bytes.
 pub trait Payload: sealed::Sealed + Copy {
+    /// `true` if it is in the WQE itself.
+    #[doc(hidden)]
+    const INLINE: bool = false;
     /// It in two registers.
     #[doc(hidden)]
     type Parts: Copy;
@@ -26,22 +27,18 @@ pub trait Payload: sealed::Sealed + Copy {
     /// Returns `true` if the queue takes it, and [`write_usual`](Self::write_usual) can write it there. `short_inline` is not
     /// above [`Wqe::SHORT`].
     #[doc(hidden)]
-    fn is_usual<T: QpType, const AT: usize>(
-        self,
-        max_sge: u8,
-        short_inline: usize,
-        wqe: Wqe<'_>,
-    ) -> bool;
+    fn is_usual<T: QpType>(self, at: usize, max_sge: u8, short_inline: usize, wqe: Wqe<'_>)
+    -> bool;
     /// As [`write`](Self::write), for what is usual in this WQE.
     #[doc(hidden)]
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32;
     /// Why the queue does not take it.
     #[doc(hidden)]
     fn check<T: QpType>(self, max_sge: u8, max_inline: u16) -> Result<(), PostError>;
-    /// Writes the segments from byte `AT` of the WQE on; returns the size of the whole WQE in units of 16 bytes. The payload
+    /// Writes the segments from byte `at` of the WQE on; returns the size of the whole WQE in units of 16 bytes. The payload
     /// was checked against the queue's limits.
     #[doc(hidden)]
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32;
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32;
     /// The same as a value.
     #[doc(hidden)]
     fn as_data(&self) -> SendData<'_> {
@@ -77,21 +74,21 @@ impl Payload for Nothing {
         Self
     }
 
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: usize, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType>(self, _: usize, _: u8, _: usize, _: Wqe<'_>) -> bool {
         true
     }
 
     #[inline(always)]
-    fn write_usual<const AT: usize>(self, _: Wqe<'_>) -> u32 {
-        (AT / 16) as u32
+    fn write_usual(self, at: usize, _: Wqe<'_>) -> u32 {
+        (at / 16) as u32
     }
 
     fn check<T: QpType>(self, _: u8, _: u16) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.write_usual::<AT>(wqe)
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.write_usual(at, wqe)
     }
 }
 
@@ -111,18 +108,18 @@ impl Payload for Sge {
 
     /// Not without bytes: a length of 0 means 2 GiB to the device. And not around the ring's end.
     #[inline(always)]
-    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, wqe: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType>(self, at: usize, max_sge: u8, _: usize, wqe: Wqe<'_>) -> bool {
         // The WQE of a connection is always large enough for one entry, whatever was asked for.
         (T::CONNECTED || max_sge != 0)
             && (key_and_length(&self) as u32).cast_signed() > 0
             // An initiator's second block was seen to be there.
-            && (T::DYNAMIC || wqe.reaches::<AT>())
+            && (T::DYNAMIC || wqe.reaches(at))
     }
 
     #[inline(always)]
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        wqe.put_data_at::<AT>(&self);
-        (AT / 16) as u32 + 1
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        wqe.put_data_at(at, &self);
+        (at / 16) as u32 + 1
     }
 
     fn check<T: QpType>(self, max_sge: u8, _: u16) -> Result<(), PostError> {
@@ -136,8 +133,8 @@ impl Payload for Sge {
         SendData::Sges(core::slice::from_ref(self))
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        (&[self]).write::<AT>(wqe)
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        (&[self]).write(at, wqe)
     }
 }
 
@@ -156,13 +153,13 @@ impl Payload for &[Sge] {
     }
 
     #[inline]
-    fn is_usual<T: QpType, const AT: usize>(self, max_sge: u8, _: usize, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType>(self, _: usize, max_sge: u8, _: usize, _: Wqe<'_>) -> bool {
         self.len() <= usize::from(max_sge) && self.iter().all(|sge| sge.length >> 31 == 0)
     }
 
     #[inline]
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        let mut at = AT;
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        let mut at = at;
         for sge in self {
             if sge.length != 0 {
                 wqe.put_data(at, sge);
@@ -186,8 +183,8 @@ impl Payload for &[Sge] {
         SendData::Sges(self)
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.write_usual::<AT>(wqe)
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.write_usual(at, wqe)
     }
 }
 
@@ -206,19 +203,20 @@ impl<const N: usize> Payload for &[Sge; N] {
     }
 
     #[inline]
-    fn is_usual<T: QpType, const AT: usize>(
+    fn is_usual<T: QpType>(
         self,
+        at: usize,
         max_sge: u8,
         short_inline: usize,
         wqe: Wqe<'_>,
     ) -> bool {
         self.as_slice()
-            .is_usual::<T, AT>(max_sge, short_inline, wqe)
+            .is_usual::<T>(at, max_sge, short_inline, wqe)
     }
 
     #[inline]
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.as_slice().write_usual::<AT>(wqe)
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.as_slice().write_usual(at, wqe)
     }
 
     fn check<T: QpType>(self, max_sge: u8, max_inline: u16) -> Result<(), PostError> {
@@ -229,22 +227,23 @@ impl<const N: usize> Payload for &[Sge; N] {
         SendData::Sges(self.as_slice())
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.as_slice().write::<AT>(wqe)
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.as_slice().write(at, wqe)
     }
 }
 
 impl sealed::Sealed for Inline<'_> {}
 
 impl Inline<'_> {
-    /// The size of a WQE with so many bytes from byte `AT` on.
+    /// The size of a WQE with so many bytes from byte `at` on.
     #[inline(always)]
-    const fn size<const AT: usize>(len: usize) -> u32 {
-        (len as u32 + (AT + InlineWord::SIZE + 15) as u32) >> 4
+    const fn size(at: usize, len: usize) -> u32 {
+        (len as u32 + (at + InlineWord::SIZE + 15) as u32) >> 4
     }
 }
 
 impl Payload for Inline<'_> {
+    const INLINE: bool = true;
     type Parts = Self;
 
     #[inline(always)]
@@ -258,20 +257,15 @@ impl Payload for Inline<'_> {
 
     /// Not without bytes, which need no header, not many, and not around the ring's end.
     #[inline(always)]
-    fn is_usual<T: QpType, const AT: usize>(
-        self,
-        _: u8,
-        short_inline: usize,
-        wqe: Wqe<'_>,
-    ) -> bool {
+    fn is_usual<T: QpType>(self, at: usize, _: u8, short_inline: usize, wqe: Wqe<'_>) -> bool {
         let len = self.0.len();
-        len.wrapping_sub(1) < short_inline && wqe.has_room::<AT>(len)
+        len.wrapping_sub(1) < short_inline && wqe.has_room(at, len)
     }
 
     #[inline(always)]
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        wqe.put_inline::<AT>(self.0);
-        Self::size::<AT>(self.0.len())
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        wqe.put_inline(at, self.0);
+        Self::size(at, self.0.len())
     }
 
     fn check<T: QpType>(self, _: u8, max_inline: u16) -> Result<(), PostError> {
@@ -288,31 +282,13 @@ impl Payload for Inline<'_> {
         SendData::Inline(self.0)
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
         match self.0 {
-            [] => (AT / 16) as u32,
+            [] => (at / 16) as u32,
             data => {
-                wqe.put_long_inline::<AT>(data);
-                Self::size::<AT>(data.len())
+                wqe.put_long_inline(at, data);
+                Self::size(at, data.len())
             }
         }
     }
-}
-
-/// Writes the remote address segment.
-#[inline(always)]
-pub(in crate::verbs::qp) fn put_remote<const AT: usize>(wqe: Wqe<'_>, remote: Remote) {
-    let key = RemoteKeyWord::new(remote.rkey);
-    wqe.put::<AT, _, _>(RemoteAddressWord(remote.addr), key);
-}
-
-/// Writes the atomic segment.
-#[inline(always)]
-pub(in crate::verbs::qp) fn put_atomic<const AT: usize>(
-    wqe: Wqe<'_>,
-    swap_or_add: u64,
-    compare: u64,
-) {
-    let compare = AtomicCompareWord(compare);
-    wqe.put::<AT, _, _>(AtomicSwapAddWord(swap_or_add), compare);
 }

@@ -16,7 +16,7 @@
 //! **Two ways.** A work request is posted without a call and without a saved register, unless the limit is reached or
 //! its data is unusual (no bytes, many inline, too many). Then a call does all that is left, also the doorbell if it is
 //! the first of a batch: a call that comes back to the usual way would make it save its registers, for every work request.
-//! So a batch that begins like that has two doorbells. (`unusual.rs`)
+//! So a batch that begins like that has two doorbells. (`slow_path.rs`)
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -28,16 +28,20 @@ use crate::memory::send_ring::{Cursor, SendRing, Wqe};
 use crate::memory::slots::QpSlot;
 use crate::platform::Platform;
 use crate::types::sge::Sge;
-use crate::verbs::qp::queue::payload::{Inline, Payload, put_atomic, put_remote};
+use crate::verbs::qp::queue::payload::{Inline, Payload};
 use crate::verbs::qp::queue::slow_path_arguments::Late;
 use crate::verbs::qp::queue::wr::{
     BadWr, Destination, PostError, Remote, SendData, SendFlags, SendOp, SendWr,
 };
-use crate::verbs::qp::route::raw_packet::Packets;
+use crate::verbs::qp::route::raw_packet::{EthernetSegment, Packets};
+use crate::verbs::qp::route::segments::{
+    Atomic, COMPARE_SWAP, FETCH_ADD, Message, READ, Rdma, Route, RouteOf, SEND, SEND_IMM, SEND_INV,
+    Segments, WRITE, WRITE_IMM,
+};
 use crate::verbs::qp::route::service::{Connected, Datagram, QpType, Reliable};
-use bareverbs_firmware_cmds::numbers::{Qpn, RKey};
+use bareverbs_firmware_cmds::numbers::RKey;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{ControlFlags, Opcode, QKeyWord};
+use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK, ControlFlags, SEGMENT_UNIT};
 
 /// The send half of a QP. `Send`, allocation-free, without locks, and without access to commands.
 #[repr(C)]
@@ -111,7 +115,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
     /// Posts one work request and rings the doorbell: `ibv_post_send`.
     #[inline]
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.batch().push_inlined(wr)
+        self.batch().push_by((), wr)
     }
 
     /// Posts a list with one doorbell. On an error those before the failing one are posted.
@@ -149,42 +153,43 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         }
     }
 
-    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data. Who calls this for what is usual of an
-    /// initiator ([`QpType::DYNAMIC`]) has recorded the identifier.
+    /// Writes one WQE: control segment, the segments before the data, then the data. Callers with the usual data of an
+    /// initiator ([`QpType::DYNAMIC`]) have recorded the identifier.
     #[inline(always)]
-    pub(in crate::verbs::qp) fn write<const FIXED: usize, const USUAL: bool, D: Payload>(
+    pub(in crate::verbs::qp) fn write<const USUAL: bool, D: Payload, S: Segments>(
         &self,
         wqe: Wqe<'_>,
         (cursor, head): (Cursor, u32),
         request: &Request,
         data: D,
-        fixed: impl FnOnce(Wqe<'_>),
+        segments: S,
     ) -> (Cursor, u64) {
+        const { assert!(S::SIZE.is_multiple_of(SEGMENT_UNIT) && S::SIZE < 2 * BASIC_BLOCK) };
         let wqe = match T::DYNAMIC {
             true => wqe,
             // The same; one instruction less of datagrams.
             false => self.ring.wqe(cursor),
         };
         // An order that takes few registers: what is short or prepared first, an address vector that is put together last.
-        let long = if FIXED < 64 || T::DYNAMIC {
-            fixed(wqe);
+        let long = if S::SIZE < BASIC_BLOCK || T::DYNAMIC {
+            segments.put(wqe);
             None
         } else {
-            Some(fixed)
+            Some(segments)
         };
         let size = if USUAL {
-            data.write_usual::<FIXED>(wqe)
+            data.write_usual(S::SIZE, wqe)
         } else {
-            data.write::<FIXED>(wqe)
+            data.write(S::SIZE, wqe)
         };
         // Both parts in the order of memory, where most of them are constants.
         let flags = request.flags.control() | self.always;
         let imm = ControlFlags::new(0, request.imm).to_memory();
         wqe.put_word(ControlFlags::from_memory(flags | imm));
-        let control = cursor.control(request.opcode, size);
+        let control = cursor.control(S::OPCODE, size);
         wqe.put_word(control);
-        if let Some(fixed) = long {
-            fixed(wqe);
+        if let Some(segments) = long {
+            segments.put(wqe);
         }
         if T::DYNAMIC && USUAL {
             wqe.record_head(head);
@@ -245,36 +250,29 @@ pub struct Batch<'q, 'd, P: Platform, T: QpType> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::verbs::qp) struct Request {
     pub(in crate::verbs::qp) wr_id: u64,
-    pub(in crate::verbs::qp) opcode: u8,
     pub(in crate::verbs::qp) imm: u32,
     pub(in crate::verbs::qp) flags: SendFlags,
 }
 
 impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
-    /// Writes one WQE: control segment, `FIXED - 16` bytes by `fixed`, then the data.
+    /// Writes one WQE: control segment, the segments before the data, then the data.
     #[inline(always)]
-    pub(in crate::verbs::qp) fn build<const FIXED: usize, D: Payload>(
+    pub(in crate::verbs::qp) fn build<D: Payload, S: Segments>(
         &mut self,
         wr_id: u64,
-        opcode: Opcode,
         imm: u32,
         flags: SendFlags,
         data: &D,
-        fixed: impl FnOnce(Wqe<'_>),
+        segments: S,
     ) -> Result<(), PostError> {
         let data = *data;
-        let request = Request {
-            wr_id,
-            opcode: opcode as u8,
-            imm,
-            flags,
-        };
+        let request = Request { wr_id, imm, flags };
         let is_full = self.head == self.queue.limit;
         if T::DYNAMIC {
             // Before the address needs all registers.
             if is_full {
                 self.read_cursor();
-                return self.build_late::<FIXED, D>(&request, data, fixed);
+                return self.build_late(&request, data, segments);
             }
             // The poller does not read it until the work request is posted.
             self.queue.ring.record_id(self.head, wr_id);
@@ -283,15 +281,15 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         }
         let (max_sge, short_inline) = (self.queue.max_sge, self.queue.short_inline);
         let Some(wqe) = self.queue.wqe(self.cursor) else {
-            return self.build_late::<FIXED, D>(&request, data, fixed);
+            return self.build_late(&request, data, segments);
         };
-        if is_full || !data.is_usual::<T, FIXED>(max_sge, short_inline, wqe) {
-            return self.build_late::<FIXED, D>(&request, data, fixed);
+        if is_full || !data.is_usual::<T>(S::SIZE, max_sge, short_inline, wqe) {
+            return self.build_late(&request, data, segments);
         }
         let at = (self.cursor, self.head);
         let written = self
             .queue
-            .write::<FIXED, true, D>(wqe, at, &request, data, fixed);
+            .write::<true, D, S>(wqe, at, &request, data, segments);
         (self.cursor, self.last) = written;
         self.head = self.head.wrapping_add(1);
         self.first = false;
@@ -306,16 +304,21 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         }
     }
 
-    /// Returns `true` if a request with `AT` bytes before this data is posted without a call.
+    /// Returns `true` if a request with this many bytes before its data is posted without a call.
     #[inline(always)]
-    pub fn is_usual<const AT: usize>(&self, data: impl Payload) -> bool {
+    fn is_usual(&self, at: usize, data: impl Payload) -> bool {
         let queue = &*self.queue;
         let cursor = match T::DYNAMIC && self.first {
             true => queue.cursor,
             false => self.cursor,
         };
-        let usual = |wqe| data.is_usual::<T, AT>(queue.max_sge, queue.short_inline, wqe);
-        self.head != queue.limit && queue.wqe(cursor).is_some_and(usual)
+        // Not by a closure, which would be called.
+        match queue.wqe(cursor) {
+            Some(wqe) if self.head != queue.limit => {
+                data.is_usual::<T>(at, queue.max_sge, queue.short_inline, wqe)
+            }
+            _ => false,
+        }
     }
 
     /// Rings the doorbell for what was posted so far.
@@ -332,127 +335,118 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
 
     /// Posts a work request that is known only at run time.
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.push_inlined(wr)
+        self.push_by((), wr)
+    }
+
+    /// The same on a route to the receiver, where a type has one: [`Destination`], an SRQ's number, a
+    /// [`DcTarget`](crate::qp::DcTarget).
+    pub fn push_to<R: RouteOf<T>>(&mut self, route: R, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.push_by(route, wr)
     }
 
     #[inline(always)]
-    fn push_inlined(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+    fn push_by<R: Route>(&mut self, route: R, wr: &SendWr<'_>) -> Result<(), PostError> {
         match wr.data {
-            SendData::Sges([sge]) => self.push_with(wr, sge),
-            SendData::Sges(sges) => self.push_with(wr, &sges),
-            SendData::Inline(bytes) => self.push_with(wr, &Inline(bytes)),
+            SendData::Sges([sge]) => self.operation(wr.wr_id, wr.flags, &wr.op, route, sge),
+            SendData::Sges(sges) => self.operation(wr.wr_id, wr.flags, &wr.op, route, &sges),
+            SendData::Inline(bytes) => {
+                self.operation(wr.wr_id, wr.flags, &wr.op, route, &Inline(bytes))
+            }
         }
     }
 
+    /// Posts a SEND, WRITE or READ if that takes no call. Returns `false` if it takes one, or is refused; then nothing is posted,
+    /// and [`push`](Self::push) or its like for the route does it, or says why not.
     #[inline(always)]
-    fn push_with<D: Payload>(&mut self, wr: &SendWr<'_>, data: &D) -> Result<(), PostError> {
-        let (id, flags) = (wr.wr_id, wr.flags);
-        let inline = matches!(wr.data, SendData::Inline(_));
-        match wr.op {
-            // There is no SRQ number for the peer, or no target.
-            _ if T::XRC || T::DYNAMIC => Err(PostError::Unsupported),
-            SendOp::Send if T::PACKET => self.packet(id, flags, data),
-            SendOp::Send if T::CONNECTED => {
-                self.build::<16, D>(id, Opcode::Send, 0, flags, data, |_| {})
+    pub fn push_usual<R: RouteOf<T>>(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        op: SendOp<'_>,
+        route: R,
+        data: impl Payload,
+    ) -> bool {
+        let at = match op {
+            SendOp::Send if T::PACKET => Message::<SEND, EthernetSegment>::SIZE,
+            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => Message::<SEND, R>::SIZE,
+            SendOp::Write(_) | SendOp::WriteImm(..) | SendOp::Read(_) => Rdma::<WRITE, R>::SIZE,
+            _ => return false,
+        };
+        self.is_usual(at, data) && self.operation(wr_id, flags, &op, route, &data).is_ok()
+    }
+
+    /// Posts an operation that is known only at run time: the one place that decides by it and the type of the QP.
+    #[inline(always)]
+    pub(in crate::verbs::qp) fn operation<R: Route, D: Payload>(
+        &mut self,
+        id: u64,
+        flags: SendFlags,
+        op: &SendOp<'_>,
+        route: R,
+        data: &D,
+    ) -> Result<(), PostError> {
+        match *op {
+            // The request does not name its receiver.
+            _ if R::SIZE != T::ROUTE && !T::DATAGRAM => Err(PostError::Unsupported),
+            SendOp::SendTo(to) if T::DATAGRAM => {
+                self.build(id, 0, flags, data, Message::<SEND, _>(to))
             }
-            SendOp::SendImm(imm) if T::CONNECTED => {
-                self.build::<16, D>(id, Opcode::SendImmediate, imm, flags, data, |_| {})
+            SendOp::SendToImm(to, imm) if T::DATAGRAM => {
+                self.build(id, imm, flags, data, Message::<SEND_IMM, _>(to))
+            }
+            SendOp::Send if T::PACKET => self.packet(id, flags, data),
+            SendOp::Send if R::SIZE == T::ROUTE => {
+                self.build(id, 0, flags, data, Message::<SEND, _>(route))
+            }
+            SendOp::SendImm(imm) if R::SIZE == T::ROUTE && !T::PACKET => {
+                self.build(id, imm, flags, data, Message::<SEND_IMM, _>(route))
             }
             SendOp::SendInv(key) if T::RELIABLE => {
-                self.build::<16, D>(id, Opcode::SendInvalidate, key.0, flags, data, |_| {})
-            }
-            SendOp::SendTo(to) if !T::CONNECTED && !T::PACKET => {
-                self.datagram(id, Opcode::Send, 0, flags, to, data)
-            }
-            SendOp::SendToImm(to, imm) if !T::CONNECTED && !T::PACKET => {
-                self.datagram(id, Opcode::SendImmediate, imm, flags, to, data)
+                self.build(id, key.0, flags, data, Message::<SEND_INV, _>(route))
             }
             SendOp::Write(remote) if T::CONNECTED => {
-                self.rdma(id, Opcode::RdmaWrite, 0, flags, remote, data)
+                self.build(id, 0, flags, data, Rdma::<WRITE, _>(route, remote))
             }
             SendOp::WriteImm(remote, imm) if T::CONNECTED => {
-                self.rdma(id, Opcode::RdmaWriteImmediate, imm, flags, remote, data)
+                self.build(id, imm, flags, data, Rdma::<WRITE_IMM, _>(route, remote))
             }
-            SendOp::Read(remote) if T::RELIABLE && !inline => {
-                self.rdma(id, Opcode::RdmaRead, 0, flags, remote, data)
+            SendOp::Read(remote) if T::RELIABLE && !D::INLINE => {
+                self.build(id, 0, flags, data, Rdma::<READ, _>(route, remote))
             }
             SendOp::CompareSwap {
                 remote,
                 compare,
                 swap,
-            } if T::RELIABLE && !inline => self.atomic(
-                id,
-                Opcode::AtomicCompareSwap,
-                flags,
-                remote,
-                swap,
-                compare,
-                data,
-            ),
-            SendOp::FetchAdd { remote, add } if T::RELIABLE && !inline => {
-                self.atomic(id, Opcode::AtomicFetchAdd, flags, remote, add, 0, data)
+            } if T::RELIABLE && !D::INLINE => {
+                let rdma = Rdma::<COMPARE_SWAP, _>(route, remote);
+                self.atomic(id, flags, rdma, (swap, compare), data)
+            }
+            SendOp::FetchAdd { remote, add } if T::RELIABLE && !D::INLINE => {
+                let rdma = Rdma::<FETCH_ADD, _>(route, remote);
+                self.atomic(id, flags, rdma, (add, 0), data)
             }
             _ => Err(PostError::Unsupported),
         }
     }
 
     #[inline(always)]
-    fn rdma<D: Payload>(
+    fn atomic<const OPCODE: u8, R: Route, D: Payload>(
         &mut self,
         wr_id: u64,
-        opcode: Opcode,
-        imm: u32,
         flags: SendFlags,
-        remote: Remote,
-        data: &D,
-    ) -> Result<(), PostError> {
-        self.build::<32, D>(wr_id, opcode, imm, flags, data, move |wqe| {
-            put_remote::<16>(wqe, remote);
-        })
-    }
-
-    #[inline(always)]
-    #[expect(clippy::too_many_arguments)]
-    fn atomic<D: Payload>(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        flags: SendFlags,
-        remote: Remote,
-        swap_or_add: u64,
-        compare: u64,
+        rdma: Rdma<OPCODE, R>,
+        (swap_or_add, compare): (u64, u64),
         data: &D,
     ) -> Result<(), PostError> {
         if !self.queue.atomics {
             return Err(PostError::NoAtomics);
         }
-        self.build::<48, D>(wr_id, opcode, 0, flags, data, move |wqe| {
-            put_remote::<16>(wqe, remote);
-            put_atomic::<32>(wqe, swap_or_add, compare);
-        })
-    }
-
-    #[inline(always)]
-    fn datagram<D: Payload>(
-        &mut self,
-        wr_id: u64,
-        opcode: Opcode,
-        imm: u32,
-        flags: SendFlags,
-        to: Destination<'_>,
-        data: &D,
-    ) -> Result<(), PostError> {
-        // Two words, to be passed in registers.
-        let (ah, qp) = (
-            to.ah,
-            u64::from(to.remote_qpn.number()) << 32 | u64::from(to.remote_qkey),
-        );
-        self.build::<64, D>(wr_id, opcode, imm, flags, data, move |wqe| {
-            let path = ah.path.to(Qpn::from_low_bits((qp >> 32) as u32));
-            wqe.put::<16, _, _>(QKeyWord::new(qp as u32), path);
-            // The address vector's latter part is kept in memory order.
-            wqe.put_words::<32, 4>(ah.rest);
-        })
+        let segments = Atomic {
+            rdma,
+            swap_or_add,
+            compare,
+        };
+        self.build(wr_id, 0, flags, data, segments)
     }
 }
 
@@ -465,7 +459,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         flags: SendFlags,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, Opcode::Send, 0, flags, &data, |_| {})
+        self.operation(wr_id, flags, &SendOp::Send, (), &data)
     }
 
     /// Send with immediate data.
@@ -477,7 +471,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, Opcode::SendImmediate, imm, flags, &data, |_| {})
+        self.operation(wr_id, flags, &SendOp::SendImm(imm), (), &data)
     }
 
     /// RDMA write.
@@ -489,7 +483,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         remote: Remote,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.rdma(wr_id, Opcode::RdmaWrite, 0, flags, remote, &data)
+        self.operation(wr_id, flags, &SendOp::Write(remote), (), &data)
     }
 
     /// RDMA write with immediate data.
@@ -502,7 +496,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.rdma(wr_id, Opcode::RdmaWriteImmediate, imm, flags, remote, &data)
+        self.operation(wr_id, flags, &SendOp::WriteImm(remote, imm), (), &data)
     }
 }
 
@@ -516,7 +510,7 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         key: RKey,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.build::<16, _>(wr_id, Opcode::SendInvalidate, key.0, flags, &data, |_| {})
+        self.operation(wr_id, flags, &SendOp::SendInv(key), (), &data)
     }
 
     /// RDMA read, scattered to `sges`.
@@ -528,10 +522,11 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         remote: Remote,
         sges: &[Sge],
     ) -> Result<(), PostError> {
+        let op = SendOp::Read(remote);
         if let [sge] = sges {
-            return self.rdma(wr_id, Opcode::RdmaRead, 0, flags, remote, sge);
+            return self.operation(wr_id, flags, &op, (), sge);
         }
-        self.rdma(wr_id, Opcode::RdmaRead, 0, flags, remote, &sges)
+        self.operation(wr_id, flags, &op, (), &sges)
     }
 
     /// Compares 8 bytes with `compare` and, if equal, replaces them by `swap`; their old value goes to `result`.
@@ -545,15 +540,12 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         swap: u64,
         result: Sge,
     ) -> Result<(), PostError> {
-        self.atomic(
-            wr_id,
-            Opcode::AtomicCompareSwap,
-            flags,
+        let op = SendOp::CompareSwap {
             remote,
-            swap,
             compare,
-            &result,
-        )
+            swap,
+        };
+        self.operation(wr_id, flags, &op, (), &result)
     }
 
     /// Adds to 8 bytes; their old value goes to `result`.
@@ -566,15 +558,7 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         add: u64,
         result: Sge,
     ) -> Result<(), PostError> {
-        self.atomic(
-            wr_id,
-            Opcode::AtomicFetchAdd,
-            flags,
-            remote,
-            add,
-            0,
-            &result,
-        )
+        self.operation(wr_id, flags, &SendOp::FetchAdd { remote, add }, (), &result)
     }
 }
 
@@ -588,7 +572,7 @@ impl<P: Platform, T: Datagram> Batch<'_, '_, P, T> {
         to: Destination<'_>,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.datagram(wr_id, Opcode::Send, 0, flags, to, &data)
+        self.operation(wr_id, flags, &SendOp::SendTo(to), (), &data)
     }
 
     /// Send a datagram with immediate data.
@@ -601,7 +585,7 @@ impl<P: Platform, T: Datagram> Batch<'_, '_, P, T> {
         imm: u32,
         data: impl Payload,
     ) -> Result<(), PostError> {
-        self.datagram(wr_id, Opcode::SendImmediate, imm, flags, to, &data)
+        self.operation(wr_id, flags, &SendOp::SendToImm(to, imm), (), &data)
     }
 }
 

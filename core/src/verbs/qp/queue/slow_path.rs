@@ -1,11 +1,11 @@
 //! Posting with a call: what is not usual of a work request (`send.rs`, two ways).
 
-use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::verbs::qp::queue::payload::Payload;
 use crate::verbs::qp::queue::send::{Batch, Request, SendQueue};
 use crate::verbs::qp::queue::slow_path_arguments::Late;
 use crate::verbs::qp::queue::wr::PostError;
+use crate::verbs::qp::route::segments::Segments;
 use crate::verbs::qp::route::service::QpType;
 
 impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
@@ -15,32 +15,26 @@ impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
     #[cold]
     #[inline(never)]
     #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
-    extern "C" fn post_late<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
+    extern "C" fn post_late<D: Payload, S: Segments>(
         &mut self,
         wr_id: u64,
-        fixed: F,
+        segments: S,
         data: D::Parts,
     ) -> Result<(), PostError> {
         let Late {
             cursor,
             head,
-            opcode,
             imm,
             flags,
             ..
         } = self.late;
-        let request = Request {
-            wr_id,
-            opcode,
-            imm,
-            flags,
-        };
+        let request = Request { wr_id, imm, flags };
         let data = D::of(data);
         self.find_room(head)?;
         data.check::<T>(self.max_sge, self.max_inline)?;
         // There is room for a WQE of the largest size from this block on.
         let (wqe, at) = (self.ring.wqe(cursor), (cursor, head));
-        let (cursor, last) = self.write::<FIXED, false, D>(wqe, at, &request, data, fixed);
+        let (cursor, last) = self.write::<false, D, S>(wqe, at, &request, data, segments);
         self.late.cursor = cursor;
         self.late.head = head.wrapping_add(1);
         self.late.last = last;
@@ -52,13 +46,13 @@ impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
     #[cold]
     #[inline(never)]
     #[expect(improper_ctypes_definitions, reason = "only called from Rust")]
-    extern "C" fn post_alone<const FIXED: usize, D: Payload, F: FnOnce(Wqe<'_>)>(
+    extern "C" fn post_alone<D: Payload, S: Segments>(
         &mut self,
         wr_id: u64,
-        fixed: F,
+        segments: S,
         data: D::Parts,
     ) -> Result<(), PostError> {
-        self.post_late::<FIXED, D, F>(wr_id, fixed, data)?;
+        self.post_late::<D, S>(wr_id, segments, data)?;
         let Late {
             cursor, head, last, ..
         } = self.late;
@@ -70,17 +64,16 @@ impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
 impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
     /// As [`build`](Self::build), where it takes more than that.
     #[inline(always)]
-    pub(in crate::verbs::qp) fn build_late<const FIXED: usize, D: Payload>(
+    pub(in crate::verbs::qp) fn build_late<D: Payload, S: Segments>(
         &mut self,
         request: &Request,
         data: D,
-        fixed: impl FnOnce(Wqe<'_>),
+        segments: S,
     ) -> Result<(), PostError> {
         let queue = &mut *self.queue;
         queue.late = Late {
             cursor: self.cursor,
             head: self.head,
-            opcode: request.opcode,
             imm: request.imm,
             flags: request.flags,
             last: 0,
@@ -89,9 +82,9 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         // behind the call.
         let alone = core::mem::replace(&mut self.first, false);
         let posted = if alone {
-            queue.post_alone::<FIXED, D, _>(request.wr_id, fixed, data.parts())
+            queue.post_alone::<D, S>(request.wr_id, segments, data.parts())
         } else {
-            queue.post_late::<FIXED, D, _>(request.wr_id, fixed, data.parts())
+            queue.post_late::<D, S>(request.wr_id, segments, data.parts())
         };
         if posted.is_ok() {
             let Late {

@@ -11,7 +11,6 @@ pub(crate) struct Late {
     pub(in crate::verbs::qp) cursor: Cursor,
     pub(in crate::verbs::qp) head: u32,
     pub(in crate::verbs::qp) imm: u32,
-    pub(in crate::verbs::qp) opcode: u8,
     pub(in crate::verbs::qp) flags: SendFlags,
     /// The first word of the WQE, once it is written.
     pub(in crate::verbs::qp) last: u64,
@@ -24,7 +23,6 @@ impl Late {
             cursor,
             head: 0,
             imm: 0,
-            opcode: 0,
             flags: SendFlags::empty(),
             last: 0,
         }

@@ -15,13 +15,14 @@ use crate::verbs::qp::queue::payload::{Payload, sealed};
 use crate::verbs::qp::queue::send::{Batch, SendQueue};
 use crate::verbs::qp::queue::window::FENCED;
 use crate::verbs::qp::queue::wr::{PostError, SendFlags, given};
+use crate::verbs::qp::route::segments::{Message, UMR};
 use crate::verbs::qp::route::service::{QpType, Reliable};
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::umr::{LIST_UNIT, REPEAT, mask};
 use bareverbs_firmware_cmds::wqe::{
-    Opcode, RepeatAddressWord, RepeatBlockWord, RepeatCountWord, RepeatEntryWord, SEGMENT_UNIT,
+    RepeatAddressWord, RepeatBlockWord, RepeatCountWord, RepeatEntryWord, SEGMENT_UNIT,
     UmrMaskWord, UmrWord, data_segment,
 };
 
@@ -88,20 +89,20 @@ impl Payload for &Request<'_> {
         parts
     }
 
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: usize, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType>(self, _: usize, _: u8, _: usize, _: Wqe<'_>) -> bool {
         true
     }
 
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.write::<AT>(wqe)
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.write(at, wqe)
     }
 
     fn check<T: QpType>(self, _: u8, _: u16) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        let mut at = AT;
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        let mut at = at;
         let mut put = |segment: &[u8; SEGMENT_UNIT]| {
             wqe.put_segment(at, segment);
             at += SEGMENT_UNIT;
@@ -397,7 +398,7 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
             head,
             translation: Translation::None,
         };
-        self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, mr.lkey().0, flags, &data, |_| {})?;
+        self.build(wr_id, mr.lkey().0, flags, &data, Message::<UMR, _>(()))?;
         self.queue.always |= FENCED;
         mr.set_access(access);
         Ok(())
@@ -426,7 +427,7 @@ impl<P: Platform, T: Reliable> Batch<'_, '_, P, T> {
         translation: Translation<'_>,
     ) -> Result<(), PostError> {
         let data = &Request { head, translation };
-        self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, mkey.lkey().0, flags, &data, |_| {})?;
+        self.build(wr_id, mkey.lkey().0, flags, &data, Message::<UMR, _>(()))?;
         self.queue.always |= FENCED;
         Ok(())
     }

@@ -7,12 +7,13 @@ use crate::verbs::qp::queue::open_batch::OpenBatch;
 use crate::verbs::qp::queue::payload::{Payload, sealed};
 use crate::verbs::qp::queue::send::{Batch, SendQueue};
 use crate::verbs::qp::queue::wr::{PostError, SendFlags};
+use crate::verbs::qp::route::segments::{Message, UMR};
 use crate::verbs::qp::route::service::{Connected, QpType};
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
 use bareverbs_firmware_cmds::word::Word;
 use bareverbs_firmware_cmds::wqe::{
-    KlmAddressWord, KlmWord, Opcode, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
+    KlmAddressWord, KlmWord, SEGMENT_UNIT, UmrMaskWord, UmrWord, fence, umr,
 };
 
 /// Space for the list of a window's entries, in octowords: one entry, in the smallest unit.
@@ -152,24 +153,24 @@ impl Payload for &Umr {
         parts
     }
 
-    fn is_usual<T: QpType, const AT: usize>(self, _: u8, _: usize, _: Wqe<'_>) -> bool {
+    fn is_usual<T: QpType>(self, _: usize, _: u8, _: usize, _: Wqe<'_>) -> bool {
         false
     }
 
-    fn write_usual<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
-        self.write::<AT>(wqe)
+    fn write_usual(self, at: usize, wqe: Wqe<'_>) -> u32 {
+        self.write(at, wqe)
     }
 
     fn check<T: QpType>(self, _: u8, _: u16) -> Result<(), PostError> {
         Ok(())
     }
 
-    fn write<const AT: usize>(self, wqe: Wqe<'_>) -> u32 {
+    fn write(self, at: usize, wqe: Wqe<'_>) -> u32 {
         let (segments, _) = self.bytes[..self.used].as_chunks();
         for (index, segment) in segments.iter().enumerate() {
-            wqe.put_segment(AT + index * SEGMENT_UNIT, segment);
+            wqe.put_segment(at + index * SEGMENT_UNIT, segment);
         }
-        ((AT + self.used) / SEGMENT_UNIT) as u32
+        ((at + self.used) / SEGMENT_UNIT) as u32
     }
 }
 
@@ -224,7 +225,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         piece: Option<&MwBind>,
     ) -> Result<(), PostError> {
         let data = &self.queue.window_request(kind, rkey, piece)?;
-        self.build::<SEGMENT_UNIT, _>(wr_id, Opcode::Umr, rkey.0, flags, &data, |_| {})?;
+        self.build(wr_id, rkey.0, flags, &data, Message::<UMR, _>(()))?;
         self.queue.always |= FENCED;
         Ok(())
     }
@@ -255,7 +256,7 @@ impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
         piece: Option<&MwBind>,
     ) {
         match self.queue.window_request(kind, rkey, piece) {
-            Ok(umr) => self.fenced(wr_id, Opcode::Umr, rkey.0, flags, &umr),
+            Ok(umr) => self.umr_of(wr_id, rkey.0, flags, &umr),
             Err(error) => self.fail(error),
         }
     }

@@ -8,16 +8,18 @@ use bareverbs_firmware_cmds::wqe::{
     ControlFlags, EthernetInlineWord, EthernetOffloadWord, Opcode, SEGMENT_UNIT, ethernet,
 };
 
+use crate::memory::send_ring::Wqe;
 use crate::platform::Platform;
 use crate::verbs::qp::queue::payload::Payload;
 use crate::verbs::qp::queue::send::Batch;
 use crate::verbs::qp::queue::wr::{PostError, SendData, SendFlags, given};
+use crate::verbs::qp::route::segments::{Message, Route, SEND};
 use crate::verbs::qp::route::service::{QpType, RawPacket};
 
 /// Bytes before the inline headers: the control segment, and most of the Ethernet segment.
 const HEADERS_AT: usize = SEGMENT_UNIT + ethernet::INLINE_START;
 /// Where data starts if no header is inline.
-pub(in crate::verbs::qp) const DATA_AT: usize = 2 * SEGMENT_UNIT;
+const DATA_AT: usize = 2 * SEGMENT_UNIT;
 
 /// Requirements of a queue's frames.
 #[derive(Debug, Clone, Copy)]
@@ -39,9 +41,21 @@ impl Packets {
     };
 }
 
+/// The Ethernet segment of a frame without inline headers.
+pub(in crate::verbs::qp) struct EthernetSegment(pub(in crate::verbs::qp) SendFlags);
+
+impl Route for EthernetSegment {
+    const SIZE: usize = SEGMENT_UNIT;
+
+    #[inline(always)]
+    fn put(self, wqe: Wqe<'_>) {
+        wqe.put(SEGMENT_UNIT, offload(self.0), EthernetInlineWord(0));
+    }
+}
+
 /// The first word of the Ethernet segment.
 #[inline(always)]
-pub(in crate::verbs::qp) fn offload(flags: SendFlags) -> EthernetOffloadWord {
+fn offload(flags: SendFlags) -> EthernetOffloadWord {
     const BOTH: u8 = ethernet::L3_CHECKSUM | ethernet::L4_CHECKSUM;
     const { assert!(SendFlags::IP_CSUM.bits() == 1 << 4) };
     let mut word = EthernetOffloadWord(0);
@@ -98,9 +112,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         if packets.min_inline != 0 || lacks {
             return self.unusual_packet(wr_id, flags, data.as_data());
         }
-        self.build::<DATA_AT, D>(wr_id, Opcode::Send, 0, flags, data, move |wqe| {
-            wqe.put::<SEGMENT_UNIT, _, _>(offload(flags), EthernetInlineWord(0));
-        })
+        let segments = Message::<SEND, _>(EthernetSegment(flags));
+        self.build(wr_id, 0, flags, data, segments)
     }
 
     #[cold]

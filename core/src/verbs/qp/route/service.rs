@@ -23,12 +23,23 @@ pub trait QpType: sealed::Sealed + Debug + 'static {
     /// `true` if work requests name the target that they are for.
     #[doc(hidden)]
     const DYNAMIC: bool = matches!(Self::KIND, QpKind::Dci);
+    /// `true` if work requests name the QP that they are for.
+    #[doc(hidden)]
+    const DATAGRAM: bool = matches!(Self::KIND, QpKind::Ud | QpKind::Gsi);
+    /// Bytes of the segments by which each work request names its receiver: those of a [`Route`](crate::qp::Route).
+    #[doc(hidden)]
+    const ROUTE: usize = match Self::KIND {
+        QpKind::XrcSend | QpKind::XrcRecv => 16,
+        QpKind::Ud | QpKind::Gsi | QpKind::Dci => 48,
+        _ => 0,
+    };
     /// `true` if work requests are whole frames.
     #[doc(hidden)]
     const PACKET: bool = matches!(Self::KIND, QpKind::RawPacket);
 }
 
-/// A transport with one peer; XRC, whose work requests name an SRQ there, is one of them.
+/// A transport of connections, each of which has one peer. Work requests of XRC name an SRQ there, and those of DC the target
+/// that they connect to.
 pub trait OnePeer: QpType {}
 /// The same with acknowledgements: READ and atomics.
 pub trait OneReliablePeer: OnePeer {}
@@ -79,8 +90,10 @@ kinds! {
 impl OnePeer for Rc {}
 impl OnePeer for Uc {}
 impl OnePeer for XrcSend {}
+impl OnePeer for Dci {}
 impl OneReliablePeer for Rc {}
 impl OneReliablePeer for XrcSend {}
+impl OneReliablePeer for Dci {}
 impl Connected for Rc {}
 impl Connected for Uc {}
 impl Reliable for Rc {}
