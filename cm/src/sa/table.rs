@@ -70,7 +70,7 @@ table_records! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableError {
-    /// Subnet administration has answered with an error.
+    /// The question failed: there was no answer, an error in place of one, or no slot for it.
     Sa(SaError),
     /// It is longer than the buffer.
     TooLong {

@@ -55,10 +55,8 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
             return Err(RdmaError::Unsupported("alternate paths on this port"));
         }
         check_path_fields(path)?;
-        let ack_timeout = slot
-            .options
-            .ack_timeout
-            .unwrap_or_else(|| self.engine.ack_timeout(path.packet_life_time));
+        // The option is of the primary path: `cm_format_lap` of Linux's core/cm.c derives this one.
+        let ack_timeout = self.engine.ack_timeout(path.packet_life_time);
         let alternate = AlternatePath {
             local_lid: path.slid,
             remote_lid: path.dlid,

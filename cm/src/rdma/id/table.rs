@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 use bareverbs_core::{Device, Platform};
 
 use crate::engine::{ConnectionId, SidrId};
-use crate::rdma::id::slot::{ChannelSlot, IdSlot, Pending, Queue, Target};
+use crate::rdma::id::slot::{ChannelSlot, IdSlot, PENDING, Pending, Queue, Target};
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::resolver::AddressChange;
 use crate::rdma::types::error::{RdmaError, errno};
@@ -372,7 +372,11 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
                 && device
                     .port_gid(slot.route.address.link as u16)
                     .is_some_and(|entry| entry.vlan == change.vlan);
-            if concerned {
+            // An id that has not fetched it hears it once, however often the peer moves: what ends the connection needs its place.
+            let pending = &slot.events.pending;
+            let told = pending.len() >= PENDING / 2
+                || pending.iter().any(|it| it.event == EventType::Unreachable);
+            if concerned && !told {
                 self.push(index, EventType::Unreachable, -errno::ETIMEDOUT);
             }
         }

@@ -17,8 +17,9 @@ macro_rules! script {
 const MACHINES: Boot = Boot {
     machines: &[&[0], &[1]],
     processors: 1,
-    // A refused interface asks again after 1, 2, 4, ... seconds: twice the interfaces of a machine, under two managers each.
-    driver_may_warn_times: 8,
+    // A refused interface asks again after 1, 2, 4, ... up to 16 seconds. Each of two interfaces may be refused three times in each
+    // of three times without a manager that knows it; a machine that stalls, and packets that wait meanwhile, double that.
+    driver_may_warn_times: 36,
     limit: 12,
     ..BOOT
 };

@@ -249,6 +249,25 @@ fn a_peer_that_was_lost_and_has_another_mac() {
     );
 }
 
+/// Two hosts claim the peer's address in turn. An application that fetches no events hears of it once, and of the end, too.
+#[test]
+fn a_peer_that_moves_all_the_time() {
+    let mut talk = Talk::new(PLAIN);
+    let [ours, theirs] = talk.ids;
+    talk.pair.cms[0].migrate_id(ours, None).unwrap();
+    for turn in 0..20 {
+        let mac = [[2, 0, 0, 0, 0, 0x98], MOVED][turn % 2];
+        talk.pair.arp(1, None, mac, [2; 2]);
+        talk.pass(SECOND);
+    }
+    talk.pair.cms[1].disconnect(theirs).unwrap();
+    talk.pass(SECOND);
+    for expected in [EventType::Unreachable, EventType::Disconnected] {
+        let event = talk.pair.cms[0].try_get_id_event(ours).unwrap();
+        assert_eq!(event.map(|event| event.event), Some(expected));
+    }
+}
+
 /// The address of the peer moves in another VLAN, where it is another host's.
 #[test]
 fn the_same_address_in_another_vlan_is_another_hosts() {

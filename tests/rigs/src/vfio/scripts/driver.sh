@@ -65,11 +65,11 @@ serve=": > /run/idle; /ours/rping -s --device vfio:$first -a 10.0.0.1 --interrup
     until_true 'grep -q listening /run/idle'"
 connect="/ours/rping -c --device vfio:$second -a 10.0.0.1 -I 10.0.0.2 --interrupts -v \
     -C 1000000 > /run/client & c=\$!; until_true 'grep -q \"ping 3:\" /run/client'; kill -STOP \$c"
-# Seconds, wakes, and nanoseconds on a processor.
-rest="look() { awk '{ print \$1 }' /proc/uptime
-        awk '/^voluntary_ctxt_switches/ { print \$2 }' /proc/\$p/status; cut -d ' ' -f 1 /proc/\$p/schedstat; }
-    sleep 2; before=\$(look); sleep 10; after=\$(look)
-    echo \$before \$after | awk '{ s = \$4 - \$1; w = \$5 - \$2; t = (\$6 - \$3) / 1e9
+# Wakes, and nanoseconds on a processor; the seconds begin before the first look, and end behind the second one.
+rest="up() { awk '{ print \$1 }' /proc/uptime; }
+    look() { awk '/^voluntary_ctxt_switches/ { print \$2 }' /proc/\$p/status; cut -d ' ' -f 1 /proc/\$p/schedstat; }
+    sleep 2; begin=\$(up); before=\$(look); sleep 10; after=\$(look)
+    echo \$begin \$before \$(up) \$after | awk '{ s = \$4 - \$1; w = \$5 - \$2; t = (\$6 - \$3) / 1e9
         printf \"idle: %d wakes and %.4f s of processor time in %.1f s\\n\", w, t, s
         exit s < 10 || w > s + 7 || t > s / 10 }'; status=\$?"
 step 60 'interrupts' "$serve; grep vfio /proc/interrupts; status=\$?; kill \$p; wait \$p; exit \$status"
