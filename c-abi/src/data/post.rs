@@ -78,7 +78,7 @@ pub(crate) unsafe fn handle<'a>(ah: *mut crate::abi::objects::ibv_ah) -> Result<
 
 /// The types of QPs that have a send queue.
 pub(crate) trait Sends: QpType + Sized {
-    /// What a request says of its receiver.
+    /// The part of a request that names its receiver.
     type Route<'a>: RouteOf<Self>;
 
     /// That of a request.
