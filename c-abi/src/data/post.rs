@@ -199,6 +199,10 @@ impl Sends for Ud {
 
     #[inline(always)]
     unsafe fn route(wr: &ibv_send_wr) -> Result<Destination<'_>> {
+        // Of any other operation, which is refused, the union has no address handle.
+        if !matches!(wr.opcode, IBV_WR_SEND | IBV_WR_SEND_WITH_IMM) {
+            return Err(Errno::EINVAL);
+        }
         // SAFETY: the caller promises that the request is one of a UD QP, whose address handle was created here.
         let ud = unsafe { wr.wr.ud };
         Ok(Destination {

@@ -383,7 +383,7 @@ impl Wqe<'_> {
         unsafe { self.ring.base.add(block + inside) }
     }
 
-    /// The same for a place that is known when the code is compiled.
+    /// The same, sooner for a place in the first block.
     #[inline(always)]
     fn place_at(self, at: usize) -> NonNull<u8> {
         if at < BLOCK {
@@ -432,6 +432,7 @@ impl Wqe<'_> {
     #[inline(always)]
     pub(crate) fn put_data_at(self, at: usize, sge: &Sge) {
         debug_assert!(at.is_multiple_of(SEGMENT_UNIT) && self.reaches(at));
+        let at = at & (2 * BLOCK - SEGMENT_UNIT);
         // SAFETY: a segment of the first block, or of one behind it that the ring has, as the caller has seen; it is the host's
         // to write (`SendRing::new`).
         unsafe { put_data(self.first.add(at).as_ptr(), sge) };

@@ -426,8 +426,7 @@ impl<T: QpType> Route for Later<T> {
 }
 
 impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
-    /// Begins a work request of an operation that is known only at run time: the one place that decides by it and the type of
-    /// the QP. Of datagrams that is a [`Send`](SendOp::Send) or [`SendImm`](SendOp::SendImm), as their destination comes later.
+    /// Begins a work request of an operation that is known only at run time. Of datagrams that is a [`Send`](SendOp::Send) or [`SendImm`](SendOp::SendImm), as their destination comes later.
     #[inline(always)]
     pub fn push(&mut self, wr_id: u64, flags: SendFlags, op: SendOp<'_>) {
         let route = Later::<T>(PhantomData);

@@ -375,7 +375,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         self.is_usual(at, data) && self.operation(wr_id, flags, &op, route, &data).is_ok()
     }
 
-    /// Posts an operation that is known only at run time: the one place that decides by it and the type of the QP.
+    /// Posts an operation that is known only at run time. This and [`OpenBatch::push`](super::open_batch::OpenBatch::push) decide by
+    /// it and the type of the QP.
     #[inline(always)]
     pub(in crate::verbs::qp) fn operation<R: Route, D: Payload>(
         &mut self,
@@ -388,10 +389,10 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         match *op {
             // The request does not name its receiver.
             _ if R::SIZE != T::ROUTE && !T::DATAGRAM => Err(PostError::Unsupported),
-            SendOp::SendTo(to) if T::DATAGRAM => {
+            SendOp::SendTo(to) if T::DATAGRAM && R::SIZE == 0 => {
                 self.build(id, 0, flags, data, Message::<SEND, _>(to))
             }
-            SendOp::SendToImm(to, imm) if T::DATAGRAM => {
+            SendOp::SendToImm(to, imm) if T::DATAGRAM && R::SIZE == 0 => {
                 self.build(id, imm, flags, data, Message::<SEND_IMM, _>(to))
             }
             SendOp::Send if T::PACKET => self.packet(id, flags, data),

@@ -300,6 +300,40 @@ static void clocks(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(!ibv_create_cq_ex(context, &init) && errno == EOPNOTSUPP);
 }
 
+/* Of operations that datagrams do not have, the place of the address handle is not looked at: it has other things. */
+static void datagrams(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+	CHECK(cq);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UD,
+	};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	CHECK(qp);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	for (int opcode = IBV_WR_RDMA_WRITE; opcode <= IBV_WR_TSO; opcode++) {
+		struct ibv_sge sge = { .length = 8 };
+		struct ibv_send_wr *bad = NULL, wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = opcode,
+			.wr.rdma.remote_addr = 1,
+		};
+		if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
+			continue;
+		CHECK(ibv_post_send(qp, &wr, &bad) == EINVAL && bad == &wr);
+	}
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+}
+
 /* What the device says as mlx5: all of `comp_mask` may be asked for, and what is not answered is left alone. */
 static void provider(struct ibv_context *context)
 {
@@ -332,6 +366,7 @@ int main(void)
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	CHECK(pd);
 	clocks(context, pd);
+	datagrams(context, pd);
 	CHECK(!ibv_dealloc_pd(pd));
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!ibv_close_device(context));
