@@ -24,7 +24,7 @@ const WRITABLE: c_uint = Access::LOCAL_WRITE.bits()
     | Access::REMOTE_ATOMIC.bits()
     | IBV_ACCESS_MW_BIND;
 
-/// Those of them that need local writing.
+/// The rights that a region has only together with `IBV_ACCESS_LOCAL_WRITE`.
 const REMOTE_WRITABLE: c_uint = Access::REMOTE_WRITE.bits() | Access::REMOTE_ATOMIC.bits();
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`: what a device may leave undone.

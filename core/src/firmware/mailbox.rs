@@ -36,7 +36,7 @@ pub enum TailIn<'a> {
 }
 
 impl TailIn<'_> {
-    /// The same, for one attempt.
+    /// Lends the bytes for one attempt to post them.
     pub(crate) fn reborrow(&mut self) -> TailIn<'_> {
         match self {
             Self::None => TailIn::None,

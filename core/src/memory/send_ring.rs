@@ -383,7 +383,7 @@ impl Wqe<'_> {
         unsafe { self.ring.base.add(block + inside) }
     }
 
-    /// The same, sooner for a place in the first block.
+    /// Finds the same place as [`place`](Self::place), with fewer instructions for one in the first block.
     #[inline(always)]
     fn place_at(self, at: usize) -> NonNull<u8> {
         if at < BLOCK {

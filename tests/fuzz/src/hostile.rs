@@ -16,7 +16,7 @@ const LATER: Duration = Duration::from_millis(100);
 /// The model's platform, and what the input does to memory.
 pub(crate) type Hostile = Tapped<Lies>;
 
-/// What the input does to memory.
+/// Lets the input decide about memory.
 #[derive(Default)]
 pub(crate) struct Lies {
     /// All that is allocated, with its size.

@@ -583,7 +583,7 @@ impl<P: Platform, T: Datagram> OpenBatch<'_, '_, P, T> {
         self.push(wr_id, flags, SendOp::SendImm(imm));
     }
 
-    /// Where the request at hand goes: `ibv_wr_set_ud_addr`.
+    /// Names the receiver of the request at hand: `ibv_wr_set_ud_addr`.
     #[inline(always)]
     pub fn set_ud_addr(&mut self, to: Destination<'_>) {
         self.set_route(to);

@@ -338,7 +338,7 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
         self.push_by((), wr)
     }
 
-    /// The same on a route to the receiver, where a type has one: [`Destination`], an SRQ's number, a
+    /// Posts a work request on a route to its receiver, of a type that has one: [`Destination`], an SRQ's number, a
     /// [`DcTarget`](crate::qp::DcTarget).
     pub fn push_to<R: RouteOf<T>>(&mut self, route: R, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.push_by(route, wr)

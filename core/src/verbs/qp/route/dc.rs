@@ -117,7 +117,7 @@ impl<P: Platform> Batch<'_, '_, P, Dci> {
 }
 
 impl<P: Platform> OpenBatch<'_, '_, P, Dci> {
-    /// Where the request at hand goes: `mlx5dv_wr_set_dc_addr`.
+    /// Names the receiver of the request at hand: `mlx5dv_wr_set_dc_addr`.
     #[inline(always)]
     pub fn set_dc_addr(&mut self, to: impl DcRoute) {
         self.set_route(to);
