@@ -420,6 +420,16 @@ fn an_address_that_is_anothers_is_not_taken() {
     assert_eq!(pair.devices[1].gid_table().count(), 0);
 }
 
+/// Enters addresses until there is no room.
+fn fill_gid_table(device: Driver) {
+    while let Some(index) = device.free_gid_index() {
+        let gid = Gid::from_ipv4([198, 51, (index >> 8) as u8, index as u8].into());
+        device
+            .set_gid(index, bareverbs_core::GidEntry::roce_v2(gid, [2; 6]))
+            .unwrap();
+    }
+}
+
 /// Addresses that find the GID table full are reported as errors, and get their entries when there is room.
 #[test]
 fn an_address_waits_for_room_in_the_gid_table() {
@@ -429,12 +439,7 @@ fn an_address_waits_for_room_in_the_gid_table() {
         .function(Card::new(2))
         .stepped();
     let device = device(&world, 0);
-    while let Some(index) = device.free_gid_index() {
-        let gid = Gid::from_ipv4([198, 51, (index >> 8) as u8, index as u8].into());
-        device
-            .set_gid(index, bareverbs_core::GidEntry::roce_v2(gid, [2; 6]))
-            .unwrap();
-    }
+    fill_gid_table(device);
     let mut host = neighbours(device);
     let texts = ["2001:db8::1", "2001:db8::2"];
     for text in texts {
@@ -495,12 +500,7 @@ fn a_refused_address_does_not_keep_others_from_the_gid_table() {
         .function(Card::new(2))
         .stepped();
     let device = device(&world, 0);
-    while let Some(index) = device.free_gid_index() {
-        let gid = Gid::from_ipv4([198, 51, (index >> 8) as u8, index as u8].into());
-        device
-            .set_gid(index, bareverbs_core::GidEntry::roce_v2(gid, [2; 6]))
-            .unwrap();
-    }
+    fill_gid_table(device);
     let mut host = neighbours(device);
     let texts = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
     for text in texts {
