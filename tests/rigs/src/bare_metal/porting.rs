@@ -5,6 +5,7 @@ use super::super::stock_driver;
 use super::setup::root;
 use crate::outcome::Outcome;
 use crate::rust_src;
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -44,6 +45,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
     let folder = std::env::temp_dir().join(format!("porting-{}", std::process::id()));
     let programs = folder.join("bin");
     let log = root.join("target/rigs/porting.log");
+    let console = root.join("target/rigs/porting-console.log");
     let scratch = folder.join("empty");
     let write = || -> std::io::Result<File> {
         fs::create_dir_all(&programs)?;
@@ -51,14 +53,16 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome, String> {
         // The page has a checkout beside the new crate, and QEMU in the path.
         symlink(&root, scratch.join("bareverbs"))?;
         let qemu = programs.join("qemu-system-x86_64");
-        fs::write(&qemu, wrapper(&provisions.qemu()))?;
+        fs::write(&qemu, wrapper(&provisions.qemu(), &console))?;
         fs::set_permissions(&qemu, Permissions::from_mode(0o755))?;
         fs::write(folder.join("page.sh"), script)?;
+        File::create(&console)?;
         File::create(&log)
     };
     let output = write().map_err(|error| format!("{}: {error}", folder.display()))?;
     let status = follow(&folder, &scratch, &programs, &library, output)?;
-    let printed = fs::read_to_string(&log).map_err(|error| error.to_string())?;
+    let read = |path| fs::read_to_string(path).map_err(|error| error.to_string());
+    let printed = read(&log)? + &read(&console)?;
 
     let mut outcome = Outcome::default();
     outcome.check(status == Some(0), || {
@@ -116,16 +120,15 @@ fn follow(
     Ok(status.code())
 }
 
-/// A script that calls a program with some arguments before its own.
-fn wrapper(command: &Command) -> String {
+/// A script that calls QEMU with some arguments before its own. The machine's serial port gives single bytes: into a file that
+/// other programs print to as well, their lines would fall between those.
+fn wrapper(command: &Command, console: &Path) -> String {
     let mut words = vec![command.get_program()];
     words.extend(command.get_args());
-    let quoted = words.iter().map(|word| {
-        let word = word.to_string_lossy().replace('\'', r"'\''");
-        format!("'{word}'")
-    });
-    let all: Vec<String> = quoted.collect();
-    format!("#!/bin/sh\nexec {} \"$@\"\n", all.join(" "))
+    let quoted = |word: &OsStr| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
+    let all: Vec<String> = words.into_iter().map(quoted).collect();
+    let console = quoted(console.as_os_str());
+    format!("#!/bin/sh\nexec {} \"$@\" >{console}\n", all.join(" "))
 }
 
 /// The page as a script. What it leaves running ends with it.
@@ -199,8 +202,8 @@ mod tests {
         let mut command = Command::new("a b");
         command.args(["it's", "-L"]);
         assert_eq!(
-            wrapper(&command),
-            "#!/bin/sh\nexec 'a b' 'it'\\''s' '-L' \"$@\"\n"
+            wrapper(&command, Path::new("c d")),
+            "#!/bin/sh\nexec 'a b' 'it'\\''s' '-L' \"$@\" >'c d'\n"
         );
     }
 
