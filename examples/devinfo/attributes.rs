@@ -121,12 +121,9 @@ fn attempt<P: Platform>(
 fn limits(report: &mut Report, capabilities: &Capabilities) {
     let hca = &capabilities.hca;
     let power = |log: u8| 1u64.checked_shl(log.into()).unwrap_or(u64::MAX);
-    // A receive entry is data segments only. A send entry has a control segment, and for RDMA an address segment; the
-    // kernel counts on 512 bytes at most.
-    let segment = 16;
-    let receive_sges = u64::from(hca.max_wqe_sz_rq()) / segment;
-    let send_bytes = u64::from(hca.max_wqe_sz_sq()).min(512);
-    let send_sges = send_bytes.saturating_sub(2 * segment) / segment;
+    // A receive entry is data segments only, of 16 bytes.
+    let receive_sges = u64::from(hca.max_wqe_sz_rq()) / 16;
+    let send_sges = u64::from(capabilities.max_sge_rd());
     let qps = u64::from(capabilities.max_qp());
     let reads = u64::from(capabilities.max_responder_resources());
     let groups = power(hca.log_max_mcg());

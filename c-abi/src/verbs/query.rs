@@ -26,8 +26,6 @@ use crate::verbs::context::{ContextObject, context};
 pub(crate) const PORT: u8 = 1;
 /// Address handles are memory of the program only.
 const MANY: c_int = 1 << 30;
-/// Bytes of a send WQE before its data segments, in the type of QP that has the most, XRC: control, SRQ, remote address, atomic.
-const SEND_OVERHEAD: u32 = 64;
 /// Blocks of the send queue that a request takes in the type of QP where it takes most: as `mlx5_ib_calc_max_qp_wr` has it.
 const LARGEST_REQUEST: u32 = 4;
 /// Microseconds for which an event of a CQ can be held back (`cq_period` of the CQ's context).
@@ -44,10 +42,11 @@ fn without_own(of_card: u32) -> c_int {
     int(of_card).saturating_sub(int(OWN_QUEUES)).max(0)
 }
 
-/// Scatter/gather entries that send and receive queues can have, whichever has fewer.
+/// Scatter/gather entries that each request can have, as Linux has it: those of a READ, if receives can have as many. Other
+/// operations can have more.
 fn max_sge(caps: &Capabilities) -> u32 {
-    let send = u32::from(caps.hca.max_wqe_sz_sq()).saturating_sub(SEND_OVERHEAD) / 16;
-    send.min(u32::from(caps.hca.max_wqe_sz_rq()) / 16)
+    caps.max_sge_rd()
+        .min(u32::from(caps.hca.max_wqe_sz_rq()) / 16)
 }
 
 fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
@@ -90,7 +89,7 @@ fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
     attr.max_qp_wr = int(caps.max_qp_wr() / LARGEST_REQUEST);
     attr.device_cap_flags = flags;
     attr.max_sge = int(max_sge(caps));
-    attr.max_sge_rd = attr.max_sge;
+    attr.max_sge_rd = int(caps.max_sge_rd());
     attr.max_cq = without_own(caps.max_cq()).min(int(MAX_CQ));
     attr.max_cqe = int(caps.max_cqe()).min((1 << 22) - 1);
     attr.max_mr = without_own(caps.max_mr());

@@ -2,6 +2,7 @@
 
 use bareverbs_firmware_cmds::caps::{AtomicCaps, HcaCap, RoceCap};
 pub use bareverbs_firmware_cmds::init_segment::FirmwareVersion;
+use bareverbs_firmware_cmds::wqe::{READ_WQE, SEGMENT_UNIT};
 
 use crate::types::gid::RoceVersion;
 use crate::types::port::LinkLayer;
@@ -54,6 +55,19 @@ impl Capabilities {
     #[must_use]
     pub const fn max_qp_wr(&self) -> u32 {
         1u32.wrapping_shl(self.hca.log_max_qp_sz() as u32)
+    }
+
+    /// Scatter/gather entries that an RDMA READ can have: `ibv_device_attr.max_sge_rd`. (Behind an XRC or DC segment it is
+    /// fewer.)
+    #[must_use]
+    pub const fn max_sge_rd(&self) -> u32 {
+        let longest = self.hca.max_wqe_sz_sq() as usize;
+        let longest = if longest > READ_WQE {
+            READ_WQE
+        } else {
+            longest
+        };
+        (longest.saturating_sub(2 * SEGMENT_UNIT) / SEGMENT_UNIT) as u32
     }
 
     /// Event queues that can exist.

@@ -1,11 +1,12 @@
 //! Capacities of send and receive queues, and the doorbells that they ring.
 
 use bareverbs_core::{
-    BadWr, LKey, PostError, Rc, RecvWr, SendData, SendFlags, SendOp, SendWr, Sge, WcOpcode,
+    BadWr, LKey, PostError, Rc, RecvWr, SendData, SendFlags, SendOp, SendWr, Sge, Srqn, WcOpcode,
+    XrcSend,
 };
 
 use crate::rig::{cap, doorbells, pair};
-use crate::{SGE, SIGNALED, poll, words};
+use crate::{REMOTE, SGE, SIGNALED, poll, words};
 
 #[test]
 fn a_list_that_fails_rings_only_what_is_whole() {
@@ -50,6 +51,56 @@ fn a_list_that_fails_rings_only_what_is_whole() {
             [(0x800, 0x0000_030a_0001_0002)],
             "on an uncached page always the same register"
         );
+    });
+}
+
+/// Linux's `MLX5_MAX_SGE_RD`, (512 - 16 - 16) / 16; one less where the WQE names an SRQ (`get_send_sge` of mlx5_ib).
+#[test]
+fn reads_have_fewer_entries_than_their_queue() {
+    with_device!(|fake, _rig, device, pd| {
+        assert_eq!(device.capabilities().max_sge_rd(), 30);
+        let sges = [SGE; 32];
+        let wr = |op, entries| SendWr {
+            wr_id: 1,
+            op,
+            flags: SIGNALED,
+            data: SendData::Sges(&sges[..entries]),
+        };
+        let refused = |limit: u16| {
+            Err(PostError::TooManySges {
+                given: u32::from(limit) + 1,
+                limit,
+            })
+        };
+        let (_cq, mut rc) = pair::<Rc>(&device, &pd, cap(8, 0, 32, 0), 8, false);
+        let queue = rc.send_queue();
+        queue.post(&wr(SendOp::Write(REMOTE), 32)).unwrap();
+        queue.post(&wr(SendOp::Read(REMOTE), 30)).unwrap();
+        let posted = doorbells(&fake);
+        assert_eq!(posted.len(), 2);
+        assert_eq!(posted[1].1 & 0x3f, 32, "units of 16 bytes");
+        assert_eq!(queue.post(&wr(SendOp::Read(REMOTE), 31)), refused(30));
+        let read = queue.batch().read(1, SIGNALED, REMOTE, &sges[..31]);
+        assert_eq!(read, refused(30));
+        for (entries, posted) in [(31, refused(30)), (30, Ok(()))] {
+            let mut open = queue.open();
+            open.read(1, SIGNALED, REMOTE);
+            open.set_sge_list(&sges[..entries]);
+            assert_eq!(open.complete(), posted);
+        }
+        let mut open = queue.open();
+        open.write(1, SIGNALED, REMOTE);
+        open.set_sge_list(&sges);
+        assert_eq!(open.complete(), Ok(()));
+        let (_cq, mut xrc) = pair::<XrcSend>(&device, &pd, cap(8, 0, 32, 0), 8, false);
+        let mut batch = xrc.send_queue().batch();
+        let srq = Srqn::from_low_bits(7);
+        assert_eq!(
+            batch.push_to(srq, &wr(SendOp::Read(REMOTE), 30)),
+            refused(29)
+        );
+        batch.push_to(srq, &wr(SendOp::Read(REMOTE), 29)).unwrap();
+        batch.push_to(srq, &wr(SendOp::Write(REMOTE), 32)).unwrap();
     });
 }
 

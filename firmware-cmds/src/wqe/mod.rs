@@ -18,6 +18,8 @@ pub use words::*;
 pub const SEGMENT_UNIT: usize = 16;
 /// Basic block of a send queue in bytes.
 pub const BASIC_BLOCK: usize = 64;
+/// Bytes of the longest WQE of an RDMA READ, where those of other operations may be longer: Linux's `MLX5_MAX_SGE_RD`.
+pub const READ_WQE: usize = 512;
 
 numbered! {
     /// Opcode of a send WQE.

@@ -27,10 +27,14 @@ use crate::verbs::qp::route::segments::{
 use crate::verbs::qp::route::service::{Datagram, OnePeer, OneReliablePeer, QpType, RawPacket};
 use bareverbs_firmware_cmds::numbers::RKey;
 use bareverbs_firmware_cmds::word::Word;
-use bareverbs_firmware_cmds::wqe::{BASIC_BLOCK, ControlWord, InlineWord, Opcode, SEGMENT_UNIT};
+use bareverbs_firmware_cmds::wqe::{
+    BASIC_BLOCK, ControlWord, InlineWord, Opcode, READ_WQE, SEGMENT_UNIT,
+};
 
 /// Bits that the opcodes of READ and atomics have in common, which take no inline data.
 const TAKES_NO_INLINE: u8 = Opcode::RdmaRead as u8;
+/// Segments of the longest READ.
+const READ_UNITS: u8 = (READ_WQE / SEGMENT_UNIT) as u8;
 
 /// Work requests that are built call by call, and posted together: what is between `ibv_wr_start` and `ibv_wr_complete`.
 ///
@@ -261,8 +265,20 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         if let [sge] = sges {
             return self.set_sge(*sge);
         }
-        let checked = sges.check::<T>(self.queue.max_sge, 0);
+        let checked = sges.check::<T>(self.max_sge(), 0);
         self.set_checked(sges, checked);
+    }
+
+    /// Entries that the request at hand takes.
+    fn max_sge(&self) -> u8 {
+        let control = ControlWord::from_memory(self.bare);
+        match control.opcode() {
+            READ => self
+                .queue
+                .max_sge
+                .min(READ_UNITS.saturating_sub(control.ds())),
+            _ => self.queue.max_sge,
+        }
     }
 
     /// Writes entries that were checked. Empty ones are left out, since a length of 0 means 2 GiB to the device.

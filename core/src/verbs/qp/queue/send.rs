@@ -279,7 +279,8 @@ impl<P: Platform, T: QpType> Batch<'_, '_, P, T> {
             // For the same reason.
             self.read_cursor();
         }
-        let (max_sge, short_inline) = (self.queue.max_sge, self.queue.short_inline);
+        let max_sge = self.queue.max_sge.min(S::MAX_SGE);
+        let short_inline = self.queue.short_inline;
         let Some(wqe) = self.queue.wqe(self.cursor) else {
             return self.build_late(&request, data, segments);
         };

@@ -31,7 +31,7 @@ impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
         let request = Request { wr_id, imm, flags };
         let data = D::of(data);
         self.find_room(head)?;
-        data.check::<T>(self.max_sge, self.max_inline)?;
+        data.check::<T>(self.max_sge.min(S::MAX_SGE), self.max_inline)?;
         // There is room for a WQE of the largest size from this block on.
         let (wqe, at) = (self.ring.wqe(cursor), (cursor, head));
         let (cursor, last) = self.write::<false, D, S>(wqe, at, &request, data, segments);

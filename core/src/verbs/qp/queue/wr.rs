@@ -183,7 +183,7 @@ pub enum PostError {
     TooManySges {
         /// Entries given.
         given: u32,
-        /// Entries that the queue takes.
+        /// Entries that the queue takes, of this operation.
         limit: u16,
     },
     /// Too much inline data.

@@ -4,8 +4,8 @@ use crate::memory::send_ring::Wqe;
 use crate::verbs::qp::queue::wr::{Destination, Remote};
 use crate::verbs::qp::route::service::{Datagram, QpType, RawPacket, Rc, Uc};
 use bareverbs_firmware_cmds::wqe::{
-    AtomicCompareWord, AtomicSwapAddWord, Opcode, QKeyWord, RemoteAddressWord, RemoteKeyWord,
-    SEGMENT_UNIT,
+    AtomicCompareWord, AtomicSwapAddWord, Opcode, QKeyWord, READ_WQE, RemoteAddressWord,
+    RemoteKeyWord, SEGMENT_UNIT,
 };
 
 /// The part of a work request that names its receiver, in segments directly behind the control segment. A connection's
@@ -64,6 +64,12 @@ pub(in crate::verbs::qp) trait Segments {
     const OPCODE: u8;
     /// Bytes before the data, with the control segment.
     const SIZE: usize;
+    /// Entries that the device takes in a request of this operation, where a queue may have more: those of a READ
+    /// ([`READ_WQE`]).
+    const MAX_SGE: u8 = match Self::OPCODE {
+        READ => ((READ_WQE - Self::SIZE) / SEGMENT_UNIT) as u8,
+        _ => u8::MAX,
+    };
     /// Writes what is behind the control segment.
     fn put(self, wqe: Wqe<'_>);
 }
