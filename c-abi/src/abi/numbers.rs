@@ -36,6 +36,7 @@ pub const IBV_DEVICE_SYS_IMAGE_GUID: c_uint = 1 << 11;
 pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
 pub const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
 pub const IBV_DEVICE_XRC: c_uint = 1 << 20;
+pub const IBV_DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 pub const IBV_DEVICE_RAW_IP_CSUM: c_uint = 1 << 26;
 pub const IBV_DEVICE_MANAGED_FLOW_STEERING: c_uint = 1 << 29;

@@ -73,6 +73,10 @@ fn device_attr(context: &ContextObject) -> Result<ibv_device_attr> {
         // Each is a key, as a region is.
         attr.max_mw = int(caps.max_mr());
     }
+    // SEND with invalidation and local invalidation, by changes of keys.
+    if !caps.hca.umr_modify_entity_size_disabled() {
+        flags |= IBV_DEVICE_MEM_MGT_EXTENSIONS;
+    }
     if port.link_layer == LinkLayer::Ethernet && caps.hca.nic_flow_table() {
         flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
     }
