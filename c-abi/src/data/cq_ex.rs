@@ -21,17 +21,20 @@ use crate::process::failure::{Errno, as_errno, as_pointer, guarded};
 use crate::process::hca::P;
 use crate::verbs::context::context;
 use crate::verbs::cq::{self, CqObject};
+use crate::verbs::pd::parent;
 
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 const SINGLE_THREADED: u32 = 1 << 0;
 const IGNORE_OVERRUN: u32 = 1 << 1;
-/// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `IBV_CQ_INIT_ATTR_MASK_PD`.
 const MASK_FLAGS: u32 = 1 << 0;
+const MASK_PD: u32 = 1 << 1;
 
 /// `ibv_create_cq_ex`, from the table of functions.
 ///
 /// # Safety
-/// The context is open, and `attr` is a structure of the headers, whose channel is NULL or was created here.
+/// The context is open, and `attr` is a structure of the headers, whose channel is NULL or was created here; so is a parent domain
+/// that it has.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -50,7 +53,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             Some(_) => ALWAYS | TIMES,
             None => ALWAYS,
         };
-        if attr.comp_mask & !MASK_FLAGS != 0 {
+        if attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0 {
             return Err(Errno::EINVAL);
         }
         if attr.wc_flags & !supported != 0 {
@@ -63,12 +66,18 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         if flags & !(SINGLE_THREADED | IGNORE_OVERRUN) != 0 {
             return Err(Errno::EINVAL);
         }
+        let domain = match attr.comp_mask & MASK_PD {
+            0 => None,
+            // SAFETY: the caller promises that the domain is NULL, or was allocated here.
+            _ => Some(unsafe { parent(attr.parent_domain) }?),
+        };
         let mut init = CqInit::new(attr.cqe);
         init.comp_vector = cq::vector(c_int::try_from(attr.comp_vector).unwrap_or(-1))?;
         init.ignore_overrun = flags & IGNORE_OVERRUN != 0;
         // SAFETY: the caller promises that the context is open, and `attr` is a structure of the headers, whose channel is
         // NULL or was created here.
-        let object = unsafe { CqObject::create(context, attr.channel, init, attr.cq_context) }?;
+        let mut object = unsafe { CqObject::create(context, attr.channel, init, attr.cq_context) }?;
+        object.parent_domain = domain;
         let object = Box::into_raw(object).cast::<ibv_cq_ex>();
         // SAFETY: the first field of the object, which only this thread has.
         let ex = unsafe { &mut *object };

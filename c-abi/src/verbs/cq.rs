@@ -6,8 +6,8 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bareverbs_node::verbs::{Completion, Cq, CqEvents, CqHandle, CqInit, Platform};
 
@@ -60,6 +60,8 @@ pub(crate) struct CqObject {
     pub(crate) reader: UnsafeCell<Reader>,
     platform: &'static P,
     pub(crate) hca: &'static Hca,
+    /// The user of a parent domain.
+    pub(crate) parent_domain: Option<Arc<()>>,
     request: Request,
     /// Of the thread that drives the device, which does not take the lock of those who poll.
     events: Mutex<CqEvents<'static>>,
@@ -93,6 +95,7 @@ impl CqObject {
             ex,
             platform: hca.device.platform(),
             hca,
+            parent_domain: None,
             events: Mutex::new(cq.events()),
             cq: DataLock::new(Some(cq)),
             request: Request::default(),

@@ -28,6 +28,8 @@ pub(crate) struct PdObject {
     /// The thread domain of a parent domain; NULL for one without, and for a protection domain.
     td: *mut ibv_td,
     is_parent: bool,
+    /// CQs that name it have it as well.
+    users: Arc<()>,
 }
 
 /// A thread domain: the program's promise that objects are used by one thread at a time. Queues have a lock each, which a
@@ -56,6 +58,7 @@ impl PdObject {
             pd: Arc::new(pd),
             td: ptr::null_mut(),
             is_parent: false,
+            users: Arc::default(),
         }))
         .cast()
     }
@@ -68,6 +71,19 @@ impl PdObject {
 pub(crate) unsafe fn pd<'a>(pd: *mut ibv_pd) -> Result<&'a PdObject> {
     // SAFETY: the caller's promise: it is the first field of a `PdObject`.
     unsafe { pd.cast::<PdObject>().as_ref() }.ok_or(Errno::EINVAL)
+}
+
+/// A parent domain for a CQ, which keeps the domain from being deallocated. EINVAL for other domains.
+///
+/// # Safety
+/// It is NULL, or was allocated here.
+pub(crate) unsafe fn parent(pd: *mut ibv_pd) -> Result<Arc<()>> {
+    // SAFETY: the caller promises that it was allocated here.
+    let object = unsafe { self::pd(pd) }?;
+    match object.is_parent {
+        true => Ok(object.users.clone()),
+        false => Err(Errno::EINVAL),
+    }
 }
 
 /// Allocates a protection domain: `ibv_alloc_pd`.
@@ -97,6 +113,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         unsafe {
             let object = pd.cast::<PdObject>();
             if (*object).is_parent {
+                if Arc::strong_count(&(*object).users) > 1 {
+                    return Err(Errno::EBUSY);
+                }
                 if let Some(td) = (*object).td.cast::<TdObject>().as_ref() {
                     td.users.fetch_sub(1, Ordering::AcqRel);
                 }
@@ -200,6 +219,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
                 pd: of.pd.clone(),
                 td: attr.td,
                 is_parent: true,
+                users: Arc::default(),
             };
             Ok(Box::into_raw(Box::new(object)).cast())
         }

@@ -187,6 +187,14 @@ static void domains(struct ibv_context *context, struct ibv_cq *cq)
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
 	/* Everything can be made of it. */
 	registration(context, parent, cq);
+	/* A CQ names a parent domain and no other, as with mlx5's library, and keeps it. */
+	struct ibv_cq_init_attr_ex with = { .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent };
+	struct ibv_cq_ex *of_parent = ibv_create_cq_ex(context, &with);
+	CHECK(of_parent);
+	CHECK(ibv_dealloc_pd(parent) == EBUSY);
+	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(of_parent)));
+	with.parent_domain = pd;
+	CHECK(!ibv_create_cq_ex(context, &with) && errno == EINVAL);
 	unusable_memory(pd);
 	CHECK(!ibv_dealloc_pd(parent));
 	CHECK(!ibv_dealloc_td(td));
