@@ -8,7 +8,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct StaticRate(u8);
 
-/// Megabits per second by number, from 2 on. The last is Linux's; rdma-core ends with the one before.
+/// Megabits per second by number, from 2 on. The last is Linux's; rdma-core ends with the one before. Linux's mlx5 refuses
+/// numbers above the one of 800 Gb/s where it does not know 1600 Gb/s yet.
 const MBPS: [u32; 24] = [
     2_500, 10_000, 30_000, 5_000, 20_000, 40_000, 60_000, 80_000, 120_000, 14_062, 56_250, 112_500,
     168_750, 25_781, 103_125, 206_250, 309_375, 28_125, 53_125, 425_000, 637_500, 850_000,

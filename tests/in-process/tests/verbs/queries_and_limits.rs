@@ -1,6 +1,6 @@
 //! The firmware's answers to queries of a QP, and the limit on the number of QPs.
 
-use bareverbs_core::{Access, CqInit, QpInitAttr, QpState, Rc};
+use bareverbs_core::{Access, CqInit, Mtu, QpInitAttr, QpState, Rc, Ud};
 
 use crate::lab::{CAP, lab};
 
@@ -36,6 +36,18 @@ fn queries() {
         );
         assert_eq!(queried.cap, a.qp.cap());
         drop(b);
+    });
+}
+
+/// Linux's mlx5_ib writes 4096 bytes into the context of UD QPs (`__mlx5_ib_modify_qp`).
+#[test]
+fn datagrams_have_the_largest_path_mtu() {
+    lab(|lab| {
+        let [mut a, _b] = lab.pair::<Ud>();
+        assert_eq!(a.qp.query().unwrap().path_mtu, Some(Mtu::B4096));
+        let mut unconnected = lab.end::<Rc>(0, CAP);
+        let queried = unconnected.qp.query().unwrap();
+        assert_eq!((queried.path_mtu, queried.attr.path_mtu), (None, Mtu::B256));
     });
 }
 

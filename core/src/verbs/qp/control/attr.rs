@@ -108,7 +108,8 @@ impl Default for QpAttr {
 pub struct QueriedQp {
     /// The attributes, from the firmware. READ and atomic depths are powers of two, as the device keeps them.
     pub attr: QpAttr,
-    /// The path MTU, which a connection has from RTR on.
+    /// The path MTU in the QP's context: of a connection from RTR on, of datagrams from INIT on, 4096 bytes (256 of a GSI QP). While
+    /// there is none, `attr.path_mtu` is 256 bytes.
     pub path_mtu: Option<Mtu>,
     /// Capacities of the queues.
     pub cap: QpCap,
