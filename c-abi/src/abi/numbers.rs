@@ -160,6 +160,7 @@ pub const IBV_WC_RDMA_READ: c_int = 2;
 pub const IBV_WC_COMP_SWAP: c_int = 3;
 pub const IBV_WC_FETCH_ADD: c_int = 4;
 pub const IBV_WC_BIND_MW: c_int = 5;
+pub const IBV_WC_LOCAL_INV: c_int = 6;
 pub const IBV_WC_RECV: c_int = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
 

@@ -129,6 +129,10 @@ pub(crate) const DRAINED: u32 = 1 << 10;
 /// is half of all numbers away ([`SendRing`](crate::memory::send_ring::SendRing)), and this mark does not lead back from there.
 pub(crate) const SILENT: u32 = 1 << 30;
 
+/// The same of a work request that closes a window: the device completes it as one that opens it, and the slow way of polling,
+/// which hands it out, knows it by this.
+pub(crate) const CLOSES: u32 = 1 << 29;
+
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
 pub(crate) mod error_flags {
     /// A send failed.
@@ -266,6 +270,12 @@ impl<'s> LiveQp<'s> {
     #[cold]
     pub(crate) fn complete_silent(self, counter: u16) -> bool {
         self.complete(counter, SILENT).is_some()
+    }
+
+    /// As [`complete_send`](Self::complete_send), of a work request that closes a window ([`CLOSES`]).
+    #[cold]
+    pub(crate) fn complete_closing(self, counter: u16) -> Option<u64> {
+        self.complete(counter, CLOSES)
     }
 
     #[inline(always)]

@@ -164,8 +164,10 @@ pub enum WcOpcode {
     CompSwap,
     /// A fetch-and-add.
     FetchAdd,
-    /// A memory window bind or local invalidation (UMR).
+    /// A memory window bind, or another change of a key (UMR).
     BindMw,
+    /// A local invalidation of a memory window.
+    LocalInv,
     /// A receive, of a send.
     Recv,
     /// A receive, of an RDMA write with immediate data.
@@ -201,6 +203,7 @@ impl WcOpcode {
             };
             opcode += 1;
         }
+        table[LOCAL_INV as usize] = Self::LocalInv;
         table
     };
 }
@@ -333,6 +336,10 @@ impl Default for Wc {
 /// In place of the opcode in the tail of a frame's completion, which a message's does not have. No device has it for
 /// receives.
 pub(crate) const FRAME: u8 = 6;
+
+/// In place of the operation in the completion of a local invalidation, for which the device has that of each UMR. It is none of
+/// the device's own.
+pub(crate) const LOCAL_INV: u8 = 0x1b;
 
 /// Where the words of a CQE come from.
 pub(crate) trait Entry: Copy {
@@ -691,6 +698,7 @@ mod tests {
         assert_eq!(case(0, 0x11), (WcOpcode::CompSwap, none));
         assert_eq!(case(0, 0x12), (WcOpcode::FetchAdd, none));
         assert_eq!(case(0, 0x25), (WcOpcode::BindMw, none));
+        assert_eq!(case(0, LOCAL_INV), (WcOpcode::LocalInv, none));
         assert_eq!(case(0, 0x77), (WcOpcode::Unknown, none));
         assert_eq!(case(1, 0), (WcOpcode::RecvRdmaWithImm, WcFlags::WITH_IMM));
         assert_eq!(case(2, 0), (WcOpcode::Recv, none));

@@ -354,7 +354,12 @@ impl<'d> Ring<'d> {
             if let Some(slot) = slot
                 && (qp.is_some() || slot.matches_live(XRC_SRQ))
             {
-                if let Some(wr_id) = self.unusual(slot, qp, tail) {
+                let mut id = self.unusual(slot, qp, tail);
+                if id.is_none() && is_of_requester(tail) {
+                    id = qp.and_then(|qp| qp.complete_closing(tail.wqe_counter()));
+                    tail.set_wqe_opcode(wc::LOCAL_INV);
+                }
+                if let Some(wr_id) = id {
                     record_error(slot, entry, tail);
                     if frame {
                         tail = as_frame(tail);

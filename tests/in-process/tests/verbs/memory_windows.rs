@@ -119,7 +119,16 @@ fn a_window_of_type_2_is_bound_once_and_closed_by_invalidation() {
             .batch()
             .local_inv(3, SIGNALED, bound.rkey)
             .expect("posted");
-        ok(lab.wait(&mut a.cq), 3, WcOpcode::BindMw);
+        ok(lab.wait(&mut a.cq), 3, WcOpcode::LocalInv);
+        // Both built call by call, so that the second one has no doorbell of its own.
+        let bound = bind(&a, &window, 6, 0, 4096);
+        let mut open = a.qp.send_queue().open();
+        open.bind_mw(8, SIGNALED, &bound);
+        open.local_inv(9, SIGNALED, bound.rkey);
+        open.complete().expect("posted");
+        drop(open);
+        ok(lab.wait(&mut a.cq), 8, WcOpcode::BindMw);
+        ok(lab.wait(&mut a.cq), 9, WcOpcode::LocalInv);
         // Bound again, and closed by the peer.
         let bound = bind(&a, &window, 2, 0, 4096);
         assert_eq!(post_bind(lab, &mut a, &bound), WcStatus::Success);

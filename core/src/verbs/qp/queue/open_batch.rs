@@ -22,7 +22,7 @@ use crate::verbs::qp::queue::wr::{Destination, PostError, Remote, SendFlags, Sen
 use crate::verbs::qp::route::raw_packet::EthernetSegment;
 use crate::verbs::qp::route::segments::{
     Atomic, COMPARE_SWAP, FETCH_ADD, Message, READ, Rdma, Route, RouteOf, SEND, SEND_IMM, SEND_INV,
-    Segments, UMR, WRITE, WRITE_IMM,
+    Segments, WRITE, WRITE_IMM,
 };
 use crate::verbs::qp::route::service::{Datagram, OnePeer, OneReliablePeer, QpType, RawPacket};
 use bareverbs_firmware_cmds::numbers::RKey;
@@ -167,12 +167,13 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
     }
 
     /// Writes a UMR, which is whole: it takes no data. Those behind it wait for it.
-    pub(in crate::verbs::qp) fn umr_of<D: Payload>(
+    pub(in crate::verbs::qp) fn umr_of<D: Payload, S: Segments>(
         &mut self,
         wr_id: u64,
         imm: u32,
         flags: SendFlags,
         data: D,
+        segments: S,
     ) {
         if !self.is_ready() {
             return;
@@ -180,7 +181,7 @@ impl<P: Platform, T: QpType> OpenBatch<'_, '_, P, T> {
         let request = Request { wr_id, imm, flags };
         let queue = &*self.queue;
         let (wqe, at) = (queue.ring.wqe(self.next), (self.next, self.head));
-        let written = queue.write::<false, D, _>(wqe, at, &request, data, Message::<UMR, _>(()));
+        let written = queue.write::<false, D, _>(wqe, at, &request, data, segments);
         (self.next, self.last) = written;
         self.bare = 0;
         self.head = self.head.wrapping_add(1);

@@ -194,7 +194,7 @@ impl<'d, P: Platform, T: QpType> SendQueue<'d, P, T> {
         if T::DYNAMIC && USUAL {
             wqe.record_head(head);
         } else {
-            wqe.record(head, request.wr_id);
+            wqe.record(head ^ S::MARK, request.wr_id);
         }
         (cursor.behind_segments(size), control.to_memory())
     }

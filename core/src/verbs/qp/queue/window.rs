@@ -7,7 +7,7 @@ use crate::verbs::qp::queue::open_batch::OpenBatch;
 use crate::verbs::qp::queue::payload::{Payload, sealed};
 use crate::verbs::qp::queue::send::{Batch, SendQueue};
 use crate::verbs::qp::queue::wr::{PostError, SendFlags};
-use crate::verbs::qp::route::segments::{Message, UMR};
+use crate::verbs::qp::route::segments::{Closing, Message, UMR};
 use crate::verbs::qp::route::service::{Connected, QpType};
 use bareverbs_firmware_cmds::mkey::Mkc;
 use bareverbs_firmware_cmds::numbers::{LKey, Qpn, RKey};
@@ -74,6 +74,11 @@ impl MwBind {
             _ => Err(PostError::Unsupported),
         }
     }
+}
+
+/// Returns `true` of a local invalidation. A window of type 1 is closed by a bind.
+fn closes(kind: MwType, piece: Option<&MwBind>) -> bool {
+    kind == MwType::Type2 && piece.is_none()
 }
 
 /// A UMR request as its segments behind the control segment.
@@ -210,7 +215,7 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         self.umr(wr_id, flags, bind.kind, bind.rkey, bind.piece()?)
     }
 
-    /// Closes a window of type 2 that this QP has bound: `ibv_wr_local_inv`. The completion is that of a bind.
+    /// Closes a window of type 2 that this QP has bound: `ibv_wr_local_inv`.
     #[cold]
     pub fn local_inv(&mut self, wr_id: u64, flags: SendFlags, rkey: RKey) -> Result<(), PostError> {
         self.umr(wr_id, flags, MwType::Type2, rkey, None)
@@ -225,7 +230,10 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         piece: Option<&MwBind>,
     ) -> Result<(), PostError> {
         let data = &self.queue.window_request(kind, rkey, piece)?;
-        self.build(wr_id, rkey.0, flags, &data, Message::<UMR, _>(()))?;
+        match closes(kind, piece) {
+            true => self.build(wr_id, rkey.0, flags, &data, Closing)?,
+            false => self.build(wr_id, rkey.0, flags, &data, Message::<UMR, _>(()))?,
+        }
         self.queue.always |= FENCED;
         Ok(())
     }
@@ -256,7 +264,10 @@ impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
         piece: Option<&MwBind>,
     ) {
         match self.queue.window_request(kind, rkey, piece) {
-            Ok(umr) => self.umr_of(wr_id, rkey.0, flags, &umr),
+            Ok(umr) if closes(kind, piece) => {
+                self.umr_of(wr_id, rkey.0, flags, &umr, Closing);
+            }
+            Ok(umr) => self.umr_of(wr_id, rkey.0, flags, &umr, Message::<UMR, _>(())),
             Err(error) => self.fail(error),
         }
     }

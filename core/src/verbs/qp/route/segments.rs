@@ -1,6 +1,7 @@
 //! The segments before the data of a work request: the route to its receiver, and those of the operation behind it.
 
 use crate::memory::send_ring::Wqe;
+use crate::memory::slots::CLOSES;
 use crate::verbs::qp::queue::wr::{Destination, Remote};
 use crate::verbs::qp::route::service::{Datagram, QpType, RawPacket, Rc, Uc};
 use bareverbs_firmware_cmds::wqe::{
@@ -70,8 +71,21 @@ pub(in crate::verbs::qp) trait Segments {
         READ => ((READ_WQE - Self::SIZE) / SEGMENT_UNIT) as u8,
         _ => u8::MAX,
     };
+    /// The mark in the ring's record of it.
+    const MARK: u32 = 0;
     /// Writes what is behind the control segment.
     fn put(self, wqe: Wqe<'_>);
+}
+
+/// Of a UMR that closes a window: nothing before what it changes.
+pub(in crate::verbs::qp) struct Closing;
+
+impl Segments for Closing {
+    const OPCODE: u8 = UMR;
+    const SIZE: usize = SEGMENT_UNIT;
+    const MARK: u32 = CLOSES;
+
+    fn put(self, _: Wqe<'_>) {}
 }
 
 /// A message: the route alone.
