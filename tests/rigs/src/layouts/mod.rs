@@ -60,6 +60,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     outcome.add(cargo_test::run(
         Command::new(env!("CARGO"))
             .args(["test", "--locked", "--package", "bareverbs-firmware-cmds"])
+            // With the features that `cargo test --workspace` builds others' crates with.
+            .args(["--package", "bareverbs-unified"])
             .args([
                 "--test",
                 "layouts",
