@@ -30,6 +30,8 @@ pub struct AddressSlot {
     pub(super) due: Option<Duration>,
     defended: Option<Duration>,
     report: Option<Report>,
+    /// The device has refused its entry, which was told.
+    refused: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl AddressSlot {
         due: None,
         defended: None,
         report: None,
+        refused: false,
     };
 
     pub(super) const fn is_used(&self) -> bool {
@@ -143,6 +146,20 @@ impl Host<'_> {
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, u8, Option<u16>)> {
         let ready = self.addresses.iter().filter(|slot| slot.is_ready());
         ready.map(|slot| (slot.ip, slot.prefix, slot.vlan))
+    }
+
+    /// The device has refused the entry of an address that is ours.
+    pub(crate) fn refuse(&mut self, address: IpAddr, vlan: Option<u16>) {
+        if let Some(index) = self.address(address, vlan) {
+            self.addresses[index].refused = true;
+        }
+    }
+
+    /// The addresses that are ours and were not [refused](Self::refuse).
+    pub(crate) fn accepted(&self) -> impl Iterator<Item = (IpAddr, Option<u16>)> {
+        let accepted = |slot: &&AddressSlot| slot.is_ready() && !slot.refused;
+        let accepted = self.addresses.iter().filter(accepted);
+        accepted.map(|slot| (slot.ip, slot.vlan))
     }
 
     /// Returns `true` if each address that was added is known to be this host's or another's.

@@ -314,6 +314,8 @@ pub struct Host<'s> {
     other_vlan: Option<u16>,
     /// That this host's address is asked for in another VLAN was said.
     asked_elsewhere: bool,
+    /// Some neighbours may have moved ([`next_moved`](Self::next_moved)).
+    moved: bool,
 }
 
 impl<'s> Host<'s> {
@@ -342,6 +344,7 @@ impl<'s> Host<'s> {
             stats: Stats::default(),
             other_vlan: None,
             asked_elsewhere: false,
+            moved: false,
         }
     }
 

@@ -62,6 +62,8 @@ pub struct NeighbourSlot {
     unknown: bool,
     used: Duration,
     report: Option<Report>,
+    /// It has another MAC address than before, for [`Host::next_moved`].
+    moved: bool,
     /// Neighbours are found over a hash table of chains: this is the next one in the neighbour's chain,
     next: u32,
     /// and this the first one of the chain that has this slot's number, whichever neighbour is in the slot.
@@ -118,6 +120,7 @@ impl NeighbourSlot {
         unknown: false,
         used: Duration::ZERO,
         report: None,
+        moved: false,
         next: NIL,
         head: NIL,
     };
@@ -280,6 +283,7 @@ impl Host<'_> {
             return;
         }
         if other {
+            (slot.moved, self.moved) = (true, true);
             slot.report = Some(if known {
                 Report::Changed
             } else {
@@ -354,6 +358,20 @@ impl Host<'_> {
             Report::Known | Report::Changed => Event::NeighbourChanged { address, vlan, mac },
             Report::Lost => Event::NeighbourLost { address, vlan },
         })
+    }
+
+    /// A neighbour whose MAC address has changed, or become known, since the last call. This is beside the events, so that as many
+    /// can change at once as there are slots.
+    pub(crate) fn next_moved(&mut self) -> Option<(IpAddr, Option<u16>, Mac)> {
+        if !self.moved {
+            return None;
+        }
+        let Some(slot) = self.neighbours.iter_mut().find(|slot| slot.moved) else {
+            self.moved = false;
+            return None;
+        };
+        slot.moved = false;
+        Some((slot.ip, slot.vlan, slot.mac))
     }
 
     fn neighbour_due(&mut self, index: usize, at: Duration) {

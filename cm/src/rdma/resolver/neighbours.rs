@@ -22,13 +22,13 @@ use crate::rdma::types::error::RdmaError;
 const FRAME: usize = 1536;
 /// Frames that one poll takes at most, so that a flood cannot block the caller.
 const BURST: usize = 64;
-/// Changes of addresses that wait to be fetched. The oldest go first if they are not fetched.
-const CHANGES: usize = 16;
+/// Events that wait to be fetched.
+const EVENTS: usize = 16;
 /// Time between two looks for room in the GID table.
 const NO_ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// Events of a poll for its owner.
-type Events = heapless::Deque<Event, CHANGES>;
+type Events = heapless::Deque<Event, EVENTS>;
 
 /// Finds neighbours by ARP and neighbour discovery over the port's Ethernet queue, and answers for the addresses that the
 /// port is given.
@@ -46,7 +46,6 @@ pub struct NeighbourDiscovery<'s, 'd, P: Platform> {
     armed: bool,
     /// When it looks for room for addresses that found the GID table full.
     room_at: Option<Duration>,
-    changes: heapless::Deque<AddressChange, CHANGES>,
     events: Events,
     /// Frames for another stack, which the host does not use.
     inbox: Option<Inbox<'s>>,
@@ -81,7 +80,6 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             roce_version: RoceVersion::V2,
             armed: false,
             room_at: None,
-            changes: heapless::Deque::new(),
             events: Events::new(),
             inbox: None,
             unread: 0,
@@ -163,7 +161,8 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         }
     }
 
-    /// The next event of an address or a neighbour, oldest first; the latest ones are kept.
+    /// The next event of an address or a neighbour, oldest first. The latest are kept if they are not fetched, and those of
+    /// addresses before those of neighbours, of which there may be many at once.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -260,14 +259,17 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         match event {
             Event::AddressReady { address, vlan } => {
                 let entered = self.enter_gid(address, vlan);
-                if let Err(RdmaError::Full { .. }) = entered {
-                    self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+                match entered {
+                    Err(RdmaError::Full { .. }) => {
+                        self.room_at = Some(now.saturating_add(NO_ROOM_WAIT));
+                    }
+                    Err(_) => self.host.refuse(address, vlan),
+                    Ok(()) => {}
                 }
                 entered?;
             }
-            Event::NeighbourChanged { address, vlan, mac } => {
-                self.change(AddressChange { address, vlan, mac });
-            }
+            // The manager asks for it (`next_change`).
+            Event::NeighbourChanged { .. } => {}
             // Ids hear nothing: the entry of a neighbour that does not answer keeps its address in Linux (net/core/neighbour.c),
             // and `cma_netevent_callback` compares addresses.
             Event::NeighbourLost { .. } => {}
@@ -275,18 +277,27 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 log::warn!("{address} is claimed by another machine");
             }
         }
-        if self.events.is_full() {
-            self.events.pop_front();
-        }
-        let _ = self.events.push_back(event);
+        self.keep(event);
         Ok(())
     }
 
-    fn change(&mut self, change: AddressChange) {
-        if self.changes.is_full() {
-            self.changes.pop_front();
+    /// Keeps an event, in place of the oldest of a neighbour if there is no room, or else of the oldest.
+    fn keep(&mut self, event: Event) {
+        if self.events.is_full() {
+            let of_neighbour = |event: &Event| {
+                matches!(
+                    event,
+                    Event::NeighbourChanged { .. } | Event::NeighbourLost { .. }
+                )
+            };
+            let mut dropped = self.events.iter().position(of_neighbour).unwrap_or(0);
+            self.events.retain(|_| {
+                let stays = dropped != 0;
+                dropped = dropped.wrapping_sub(1);
+                stays
+            });
         }
-        let _ = self.changes.push_back(change);
+        let _ = self.events.push_back(event);
     }
 
     fn enter_gid(&self, address: IpAddr, vlan: Option<u16>) -> Result<(), RdmaError> {
@@ -315,21 +326,20 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
     }
 
     /// Enters the addresses that found the GID table full, as far as there is room now. One that is refused does not keep the
-    /// others from their entries.
+    /// others from their entries, and is not tried again.
     ///
     /// # Errors
-    /// The refusal of the last one that was refused. It is not tried again.
+    /// The refusal of the last one that was refused.
     fn enter_late(&mut self, now: Duration) -> Result<(), RdmaError> {
         self.room_at = None;
-        let (mut refused, mut entered) = (0, Ok(()));
+        let mut entered = Ok(());
         loop {
-            let missing = |(address, _, vlan): &(IpAddr, u8, Option<u16>)| {
+            let missing = |(address, vlan): &(IpAddr, Option<u16>)| {
                 let gid = Gid::from(*address);
                 let found = self.device.find_gid(&gid, self.roce_version, *vlan);
                 found.is_none()
             };
-            let Some((address, _, vlan)) = self.host.addresses().filter(missing).nth(refused)
-            else {
+            let Some((address, vlan)) = self.host.accepted().find(missing) else {
                 return entered;
             };
             if self.device.free_gid_index().is_none() {
@@ -337,7 +347,7 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
                 return entered;
             }
             if let Err(error) = self.act(now, Event::AddressReady { address, vlan }) {
-                (refused, entered) = (refused + 1, Err(error));
+                entered = Err(error);
             }
         }
     }
@@ -448,7 +458,8 @@ impl<P: Platform> Neighbours for NeighbourDiscovery<'_, '_, P> {
     }
 
     fn next_change(&mut self) -> Option<AddressChange> {
-        self.changes.pop_front()
+        let (address, vlan, mac) = self.host.next_moved()?;
+        Some(AddressChange { address, vlan, mac })
     }
 }
 

@@ -54,7 +54,7 @@ fn neighbours(device: Driver) -> Neighbours {
 fn neighbours_of(device: Driver, seed: u64) -> Neighbours {
     let memory = keep(ip::Resources::<
         ip::Addresses<8>,
-        ip::Neighbours<16>,
+        ip::Neighbours<32>,
         ip::Routes<4>,
         ip::Groups<32>,
     >::new());
@@ -391,6 +391,49 @@ fn a_peer_that_takes_another_port_is_unreachable() {
     }
 }
 
+/// Questions of twenty hosts that a node does not know, or knows by another MAC address: each is an event of that node's.
+fn ask_from_many(pair: &mut Pair, node: usize, round: u8) {
+    for host in 0..20 {
+        let mac = [2, 0, 0, 1, round, host];
+        pair.arp(1 - node, None, mac, [100 + host, node as u8 + 1]);
+    }
+}
+
+/// The peer's move is not lost among those of others, of which there are more than events are kept.
+#[test]
+fn a_peer_that_moves_while_many_hosts_appear_is_unreachable() {
+    let mut pair = Pair::new([&[("192.0.2.1", 24, None)], &[("192.0.2.2", 24, None)]]);
+    let [ours, _] = pair.connect("192.0.2.2");
+    pair.arp(1, None, MOVED, [2; 2]);
+    ask_from_many(&mut pair, 0, 0);
+    // All of them arrive before the next poll.
+    pair.world.advance(SECOND / 100);
+    let event = pair.next(0, SECOND).expect("an event");
+    assert_eq!((event.event, event.id), (EventType::Unreachable, ours));
+    let host = pair.cms[0].resolver_mut().host();
+    assert_eq!(host.neighbours().count(), 21);
+}
+
+/// The event of an address that is another's is not lost among those of hosts that move.
+#[test]
+fn an_address_that_is_anothers_is_told_while_many_hosts_move() {
+    let mut pair = Pair::new([&[("2001:db8::1", 64, None)], &[("192.0.2.2", 24, None)]]);
+    let host = pair.cms[1].resolver_mut();
+    host.add_address(ip("2001:db8::1"), 64, None).unwrap();
+    let mut told = Vec::new();
+    for round in 0..200 {
+        ask_from_many(&mut pair, 1, round);
+        pair.world.advance(SECOND / 50);
+        for cm in &mut pair.cms {
+            cm.poll(cm.now()).unwrap();
+        }
+        while let Some(event) = pair.cms[1].resolver_mut().next_event() {
+            told.extend(matches!(event, ip::Event::AddressDuplicate { .. }).then_some(round));
+        }
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
 #[test]
 fn an_address_that_is_anothers_is_not_taken() {
     let mut pair = Pair::new([&[("2001:db8::1", 64, None)], &[]]);
@@ -524,8 +567,20 @@ fn a_refused_address_does_not_keep_others_from_the_gid_table() {
         device.find_gid(&gid, RoceVersion::V2, None).is_some()
     });
     assert_eq!(entered, [false, true, true]);
+    // Nor is it tried again when there is room for another one that has waited.
+    fill_gid_table(device);
+    let full = host.add_address(ip("192.0.2.4"), 24, None);
+    assert!(matches!(full, Err(RdmaError::Full { .. })));
+    for index in 6..8 {
+        device.del_gid(index).unwrap();
+    }
     world.advance(2 * SECOND);
     host.poll(device.platform_now()).unwrap();
+    let entered = ["192.0.2.1", "192.0.2.4"].map(|text| {
+        let gid = Gid::from(ip(text));
+        device.find_gid(&gid, RoceVersion::V2, None).is_some()
+    });
+    assert_eq!(entered, [false, true]);
 }
 
 /// Waiting for an address counts the time since the last step of probing: a probe goes within a second (RFC 4862, 5.4.2,
