@@ -211,6 +211,42 @@ fn work_requests_as_values() {
     });
 }
 
+/// The route of `push_to` is the request's destination. One that names a second one is not posted.
+#[test]
+fn a_request_has_one_destination() {
+    with_device!(|fake, _rig, device, pd| {
+        let (_cq, mut ud) = pair::<Ud>(&device, &pd, cap(4, 0, 1, 0), 4, false);
+        let attr = AhAttr {
+            dmac: [2; 6],
+            ..AhAttr::default()
+        };
+        let ah = AddressHandle::encode(&attr, None, 0, 0).unwrap();
+        let to = Destination {
+            ah: &ah,
+            remote_qpn: Qpn::from_low_bits(1),
+            remote_qkey: 0,
+        };
+        let mut batch = ud.send_queue().batch();
+        let mut push = |op| {
+            let wr = SendWr {
+                wr_id: 0,
+                op,
+                flags: SIGNALED,
+                data: SendData::Sges(&[SGE]),
+            };
+            batch.push_to(to, &wr)
+        };
+        for op in [SendOp::SendTo(to), SendOp::SendToImm(to, 1)] {
+            assert_eq!(push(op), Err(PostError::Unsupported));
+        }
+        for op in [SendOp::Send, SendOp::SendImm(1)] {
+            assert_eq!(push(op), Ok(()));
+        }
+        drop(batch);
+        assert_eq!(doorbells(&fake).len(), 1, "of the two together");
+    });
+}
+
 #[test]
 fn transports_refuse_what_they_do_not_have() {
     with_device!(|fake, rig, device, pd| {

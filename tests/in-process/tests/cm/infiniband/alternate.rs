@@ -455,6 +455,17 @@ impl Fabric {
                 (alternate.local_lid, alternate.remote_lid),
                 (wanted.slid, wanted.dlid)
             );
+            // The device's delay is far above the packet lifetime of the path, and is the sum (`cm_ack_timeout` of Linux's
+            // core/cm.c).
+            let attr = self.cms[node]
+                .endpoint(id)
+                .unwrap()
+                .qp
+                .query()
+                .unwrap()
+                .attr;
+            assert_ne!(attr.alt_timeout, 0);
+            assert_eq!(attr.alt_timeout, alternate.ack_timeout, "node {node}");
         }
         self.exchange(ids, 0, |_| {});
         for (node, id) in ids.into_iter().enumerate() {
