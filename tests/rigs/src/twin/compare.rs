@@ -93,7 +93,7 @@ pub(super) fn differences<'a>(
     found
 }
 
-/// A row of the table: patterns, in which `*` is any text.
+/// A row of the table: patterns, in which `*` is any part of a word, and `**` any text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     script: &'a str,
@@ -155,13 +155,19 @@ impl fmt::Display for Row<'_> {
 
 /// Returns `true` if a text is as a pattern says.
 fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((begin, rest)) => text.strip_prefix(begin).is_some_and(|text| {
-            let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-            ends.any(|at| matches(rest, &text[at..]))
-        }),
-    }
+    let Some((begin, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(begin) else {
+        return false;
+    };
+    let (rest, most) = match rest.strip_prefix('*') {
+        Some(rest) => (rest, text.len()),
+        None => (rest, text.find(' ').unwrap_or(text.len())),
+    };
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.take_while(|at| *at <= most)
+        .any(|at| matches(rest, &text[at..]))
 }
 
 #[cfg(test)]
@@ -239,10 +245,19 @@ mod tests {
             ("a*c", "abbc"),
             ("*b*", "abc"),
             ("a*", "a"),
+            ("a* c", "ab c"),
+            ("a **", "a b c"),
+            ("**c", "a b c"),
         ] {
             assert!(matches(pattern, text), "{pattern} {text}");
         }
-        for (pattern, text) in [("a", "ab"), ("a*c", "ab"), ("*b", "abc")] {
+        for (pattern, text) in [
+            ("a", "ab"),
+            ("a*c", "ab"),
+            ("*b", "abc"),
+            ("a *", "a b c"),
+            ("a*c", "a c"),
+        ] {
             assert!(!matches(pattern, text), "{pattern} {text}");
         }
     }

@@ -24,7 +24,11 @@ pub(crate) const ABOUT: &str = "a program on Linux's driver and rdma-core, and o
 
 const PROGRAM: InC = InC {
     name: "runner",
-    text: include_str!("runner.c"),
+    text: concat!(
+        include_str!("runner.c"),
+        include_str!("cm.c"),
+        include_str!("extended.c")
+    ),
     libraries: &["-lrdmacm", "-libverbs"],
 };
 const PACKAGES: &[&str] = &[
@@ -121,6 +125,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let linux = on_linux(&logs)?;
     write(&logs.join("linux"), &linux)?;
 
+    // No call of ours may die, not even where Linux's libraries do as well.
+    for line in ours.lines().filter(|line| line.contains(" died of ")) {
+        outcome.check(false, || format!("ours: {line}"));
+    }
     let page = read(&root.join(PAGE))?;
     let rows = Row::all(&page)?;
     let linux = compare::results(linux.lines());

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -18,9 +19,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LIMIT_SECONDS 30
+#define LIMIT_SECONDS 60
 /* Milliseconds to wait for an event or a completion that has to come, and for one that must not. */
-#define COMES 3000
+#define COMES 10000
 #define STAYS_AWAY 100
 #define BUFFER (64 << 10)
 #define MOST 4096
@@ -51,6 +52,10 @@ static const struct constant constants[] = {
     N(IBV_QP_EX_WITH_SEND), N(IBV_QP_EX_WITH_RDMA_WRITE), N(IBV_QP_EX_WITH_RDMA_READ), N(IBV_QP_EX_WITH_ATOMIC_WRITE),
     N(IBV_QP_EX_WITH_FLUSH), N(IBV_QP_EX_WITH_TSO), N(IBV_QP_EX_WITH_BIND_MW), N(IBV_MIG_MIGRATED), N(IBV_MIG_REARM),
     N(IBV_MIG_ARMED), N(PROT_NONE), N(PROT_READ), N(PROT_WRITE), N(O_CREAT), N(O_EXCL), N(O_RDONLY), N(O_RDWR),
+    N(RDMA_PS_IPOIB), N(RDMA_PS_TCP), N(RDMA_PS_UDP), N(RDMA_PS_IB), N(RAI_PASSIVE), N(RAI_NUMERICHOST), N(RAI_NOROUTE),
+    N(RAI_FAMILY), N(AF_INET), N(AF_INET6), N(AF_IB), N(RDMA_OPTION_ID), N(RDMA_OPTION_ID_TOS), N(RDMA_OPTION_ID_REUSEADDR),
+    N(RDMA_OPTION_ID_AFONLY), N(RDMA_OPTION_ID_ACK_TIMEOUT), N(RDMA_OPTION_IB), N(RDMA_OPTION_IB_PATH),
+    N(IBV_EVENT_COMM_EST), N(IBV_EVENT_QP_FATAL), N(IBV_EVENT_SQ_DRAINED),
     N(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB), N(IBV_QP_CREATE_SCATTER_FCS), N(IBV_QP_CREATE_SOURCE_QPN),
 };
 
@@ -60,6 +65,7 @@ struct object {
     char name[24];
     void *pointer;
     int (*destroy)(void *);
+    const char *made_by;
     bool gone;
 };
 static struct object objects[128];
@@ -72,9 +78,14 @@ static union ibv_gid own_gid;
 static char *words[48];
 static int word_count, line_number;
 static const char *script = "";
-static bool left_out;
+/* The call before has failed. */
+static bool failed;
+static bool left_out, names;
 static void *made;
 static char told[MOST];
+/* A call that accesses memory which is not there is left here. */
+static sigjmp_buf before_call;
+static volatile int signal_number;
 
 static void tell(const char *format, ...) {
     size_t length = strlen(told);
@@ -90,6 +101,11 @@ static struct object *find(const char *name) {
             return &objects[i];
     return NULL;
 }
+
+/* More calls are in cm.c and extended.c. */
+static bool cm_call(const char *name);
+static bool extended_call(const char *name);
+static void join_apart(void);
 
 static void fail(const char *what, const char *word) {
     printf("FAILED: %s:%d: %s %s\n", script, line_number, what, word);
@@ -164,19 +180,31 @@ static uint64_t a(int place) {
 }
 #define AP(place) ((void *)(uintptr_t)a(place))
 
+/* The device as the runner opened it, or as an id has it. */
+static struct ibv_context *opened(void) {
+    struct rdma_cm_id *id = KP("of");
+    if (id && !left_out && !id->verbs)
+        left_out = true;
+    return id && !left_out ? id->verbs : context;
+}
+
 static const char *named(const void *pointer) {
     if (!pointer)
         return "none";
-    for (int i = 0; i < object_count; i++)
-        if (objects[i].pointer == pointer)
+    for (int i = object_count; i-- > 0;)
+        if (objects[i].pointer == pointer && !objects[i].gone)
             return objects[i].name;
     return "another";
 }
 
+/* Says if an object is there, and was made by a call with this in its name. */
+static bool is(const struct object *object, const char *made_by) {
+    return object->pointer && !object->gone && object->made_by && strstr(object->made_by, made_by);
+}
+
 static const char *qp_named(uint32_t number) {
     for (int i = 0; i < object_count; i++)
-        if (objects[i].destroy == (int (*)(void *))ibv_destroy_qp && objects[i].pointer && !objects[i].gone &&
-            ((struct ibv_qp *)objects[i].pointer)->qp_num == number)
+        if (is(&objects[i], "create_qp") && ((struct ibv_qp *)objects[i].pointer)->qp_num == number)
             return objects[i].name;
     return number ? "another" : "0";
 }
@@ -195,15 +223,17 @@ static void tell_int(int64_t result) {
         tell("%s", error_name(result));
 }
 
-static void tell_new(void *pointer, int (*destroy)(void *)) {
+static void tell_new(const char *by, void *pointer, int (*destroy)(void *)) {
     made = pointer;
     if (!pointer) {
         tell("null %s", error_name(errno));
         return;
     }
     tell("made");
-    if (object_count)
+    if (names) {
         objects[object_count - 1].destroy = destroy;
+        objects[object_count - 1].made_by = by;
+    }
 }
 
 static int unmap(void *memory) {
@@ -345,9 +375,27 @@ static int modify_qp(void) {
     return left_out ? 0 : ibv_modify_qp(qp, &attr, mask);
 }
 
+static const char *gid_named(const union ibv_gid *gid) {
+    static const union ibv_gid none, no_ip = {.raw = {[10] = 0xff, 0xff}};
+    if (!memcmp(gid, &own_gid, sizeof own_gid))
+        return "own";
+    return memcmp(gid, &none, sizeof none) && memcmp(gid, &no_ip, sizeof no_ip) ? "another" : "none";
+}
+
+static void tell_ah(const struct ibv_ah_attr *ah) {
+    if (!strcmp(gid_named(&ah->grh.dgid), "none")) {
+        tell(" to=none");
+        return;
+    }
+    tell(" global=%d dgid=%s sgid=%s label=%s hops=%d class=%d dlid=%d sl=%d bits=%d rate=%d port=%d", ah->is_global,
+         gid_named(&ah->grh.dgid), ah->is_global ? ah->grh.sgid_index == gid_index ? "own" : "another" : "none", ah->grh.flow_label ? "some" : "0",
+         ah->grh.hop_limit, ah->grh.traffic_class, ah->dlid, ah->sl, ah->src_path_bits, ah->static_rate, ah->port_num);
+}
+
 static void query_qp(void) {
     static const char *const fields[] = {"state", "cur", "mtu", "mig", "access", "pkey", "rd", "dest_rd", "rnr_timer", "port",
-                                         "timeout", "retry", "rnr_retry", "draining", "sq_psn", "rq_psn", "qkey", "another_sgid", "hops"};
+                                         "timeout", "retry", "rnr_retry", "draining", "sq_psn", "rq_psn", "qkey", "alt_pkey", "alt_port",
+                                         "alt_timeout"};
     struct ibv_qp *qp = AP(0);
     struct ibv_qp_attr q = {0};
     struct ibv_qp_init_attr init = {0};
@@ -357,14 +405,20 @@ static void query_qp(void) {
     tell_int(result);
     if (result)
         return;
+    /* The connection manager draws them. */
+    if (key("psn"))
+        q.sq_psn = q.rq_psn = 0;
     const int64_t values[] = {q.qp_state, q.cur_qp_state, q.path_mtu, q.path_mig_state, q.qp_access_flags, q.pkey_index,
                               q.max_rd_atomic, q.max_dest_rd_atomic, q.min_rnr_timer, q.port_num, q.timeout, q.retry_cnt,
-                              q.rnr_retry, q.sq_draining, q.sq_psn, q.rq_psn, q.qkey, q.ah_attr.grh.hop_limit && q.ah_attr.grh.sgid_index != gid_index,
-                              q.ah_attr.grh.hop_limit};
+                              q.rnr_retry, q.sq_draining, q.sq_psn, q.rq_psn, q.qkey, q.alt_pkey_index, q.alt_port_num,
+                              q.alt_timeout};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         tell(" %s=%lld", fields[i], (long long)values[i]);
     tell(" dest=%s qp->state=%d type=%d sig_all=%d", qp_named(q.dest_qp_num), qp->state, init.qp_type, init.sq_sig_all);
-    tell(" cqs=%s,%s srq=%s", named(init.send_cq), named(init.recv_cq), named(init.srq));
+    tell(" cqs=%s,%s srq=%s av", named(init.send_cq), named(init.recv_cq), named(init.srq));
+    tell_ah(&q.ah_attr);
+    tell(" alt");
+    tell_ah(&q.alt_ah_attr);
 }
 
 static void query_cap(struct ibv_qp *qp) {
@@ -373,6 +427,19 @@ static void query_cap(struct ibv_qp *qp) {
     tell_int(ibv_query_qp(qp, &attr, IBV_QP_CAP, &init));
     tell(" send_wr=%u recv_wr=%u send_sge=%u recv_sge=%u inline=%u", init.cap.max_send_wr, init.cap.max_recv_wr, init.cap.max_send_sge, init.cap.max_recv_sge,
          init.cap.max_inline_data);
+}
+
+/* The data of requests, by the lowest bits of their ids: of sends, and of receives. */
+static struct data {
+    const uint8_t *at;
+    size_t length;
+} data_of[2][256];
+
+static uint32_t sum(const uint8_t *bytes, size_t length) {
+    uint32_t sum = length;
+    for (size_t i = 0; i < length; i++)
+        sum = sum * 31 + bytes[i];
+    return sum;
 }
 
 static void post(bool receive) {
@@ -386,10 +453,10 @@ static void post(bool receive) {
     int count = k("sges", 1);
     if (left_out)
         return;
+    uint64_t at = (mr ? (uintptr_t)mr->addr : 0) + k("at", receive ? BUFFER / 2 : 0);
     for (int i = 0; i < count && i < 32; i++)
-        sge[i] = (struct ibv_sge){.addr = (mr ? (uintptr_t)mr->addr : 0) + k("at", 0) + i * k("len", 8),
-                                  .length = k("len", 8),
-                                  .lkey = (mr ? mr->lkey : 0) + k("lkey", 0)};
+        sge[i] = (struct ibv_sge){.addr = at + i * k("len", 8), .length = k("len", 8), .lkey = (mr ? mr->lkey : 0) + k("lkey", 0)};
+    data_of[receive][k("id", 1) & 255] = (struct data){(const uint8_t *)(uintptr_t)at, count * k("len", 8)};
     if (receive) {
         struct ibv_recv_wr wr = {.wr_id = k("id", 1), .sg_list = sge, .num_sge = count}, *bad = NULL;
         int times = k("times", 1), result = 0;
@@ -440,7 +507,7 @@ static void poll_cq(void) {
     int wanted = a(1), got = 0;
     if (left_out)
         return;
-    for (int idle = 0; got < wanted && idle < COMES;) {
+    for (uint64_t idle = 0, wait = k("wait", COMES); got < wanted && idle < wait;) {
         struct ibv_wc wc;
         int result = ibv_poll_cq(cq, 1, &wc);
         if (result < 0) {
@@ -460,6 +527,12 @@ static void poll_cq(void) {
         tell(" op=%d flags=%d", wc.opcode, wc.wc_flags);
         if (wc.opcode & IBV_WC_RECV || wc.opcode == IBV_WC_RDMA_READ)
             tell(" bytes=%u", wc.byte_len);
+        if (wc.opcode == IBV_WC_RECV || wc.opcode == IBV_WC_RDMA_READ) {
+            const struct data *data = &data_of[wc.opcode == IBV_WC_RECV][wc.wr_id & 255];
+            size_t headers = wc.wc_flags & IBV_WC_GRH ? 40 : 0, end = wc.byte_len < data->length ? wc.byte_len : data->length;
+            if (data->at && end >= headers)
+                tell(" sum=%u", sum(data->at + headers, end - headers));
+        }
         if (wc.opcode & IBV_WC_RECV && wc.wc_flags & IBV_WC_WITH_IMM)
             tell(" imm=%u", be32toh(wc.imm_data));
         if (wc.opcode & IBV_WC_RECV && wc.wc_flags & IBV_WC_GRH)
@@ -496,7 +569,7 @@ static void cq_event(void) {
     void *given;
     if (left_out)
         return;
-    if (!readable(channel->fd, COMES)) {
+    if (!readable(channel->fd, k("wait", COMES))) {
         tell("none");
         return;
     }
@@ -566,6 +639,8 @@ static union ibv_gid group(void) {
 
 static void *memory(int protection) {
     char *pages = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    for (size_t i = 0; pages != MAP_FAILED && i < BUFFER; i++)
+        pages[i] = i * 7 + i / 256 * 5;
     if (pages == MAP_FAILED || mprotect(pages, BUFFER, protection))
         fail("no memory", "");
     return pages;
@@ -598,7 +673,7 @@ static bool call(const char *name) {
         one;                                                                                                                   \
         void *pointer = left_out ? NULL : (void *)(expression);                                                                \
         if (!left_out)                                                                                                         \
-            tell_new(pointer, (int (*)(void *))destroy);                                                                       \
+            tell_new(known, pointer, (int (*)(void *))destroy);                                                                       \
         return true;                                                                                                           \
     }
 #define DO(known, statement)                                                                                                   \
@@ -620,7 +695,7 @@ static bool call(const char *name) {
 #define P0 void *x = AP(0)
 #define P1 void *x = AP(0), *y = AP(1)
     NEW("memory", int how = a(0), memory(how), unmap)
-    NEW("alloc_pd", , ibv_alloc_pd(context), ibv_dealloc_pd)
+    NEW("alloc_pd", void *on = opened(), ibv_alloc_pd(on), ibv_dealloc_pd)
     END("dealloc_pd", ibv_dealloc_pd)
     NEW("reg_mr", , reg(false), ibv_dereg_mr)
     NEW("reg_mr_iova", , reg(true), ibv_dereg_mr)
@@ -634,10 +709,10 @@ static bool call(const char *name) {
     INT("bind_mw", P1; struct ibv_mr *mr = AP(2); uint64_t size = k("size", BUFFER); int access = k("access", 0),
         ibv_bind_mw(x, y, &(struct ibv_mw_bind){.wr_id = k("id", 1), .send_flags = k("flags", 0),
                     .bind_info = {mr, mr ? (uintptr_t)mr->addr : 0, size, access}}))
-    NEW("create_comp_channel", , ibv_create_comp_channel(context), ibv_destroy_comp_channel)
+    NEW("create_comp_channel", void *on = opened(), ibv_create_comp_channel(on), ibv_destroy_comp_channel)
     END("destroy_comp_channel", ibv_destroy_comp_channel)
-    NEW("create_cq", int cqe = a(0); void *channel = AP(1); int vector = a(2), ibv_create_cq(context, cqe, NULL, channel, vector),
-        ibv_destroy_cq)
+    NEW("create_cq", int cqe = a(0); void *channel = AP(1); int vector = a(2); void *on = opened(),
+        ibv_create_cq(on, cqe, NULL, channel, vector), ibv_destroy_cq)
     NEW("create_cq_ex", KP("channel"), create_cq_ex(), ibv_destroy_cq)
     END("destroy_cq", ibv_destroy_cq)
     INT("resize_cq", P0; int size = a(1), ibv_resize_cq(x, size))
@@ -662,6 +737,7 @@ static bool call(const char *name) {
     INT("modify_qp", AP(0); if (key("dest")) KP("dest"), modify_qp())
     DO("query_qp", query_qp())
     DO("query_cap", P0; if (!left_out) query_cap(x))
+    DO("sum", P0; size_t from = a(1); size_t length = a(2); if (!left_out) tell("%u", sum((uint8_t *)x + from, length)))
     DO("post_send", post(false))
     DO("post_recv", post(true))
     NEW("create_ah", void *x = AP(0), ibv_create_ah(x, &ah), ibv_destroy_ah)
@@ -690,10 +766,14 @@ static bool call(const char *name) {
     DO("port_state_str", tell("%s", ibv_port_state_str(a(0))))
     DO("wr_opcode_str", const char *text = ibv_wr_opcode_str(a(0)); tell("%s", text ? text : "null"))
     DO("rdma_event_str", tell("%s", rdma_event_str(a(0))))
-    return false;
+    return cm_call(name) || extended_call(name);
 }
 
 static void died(int number) {
+    if (number == SIGSEGV) {
+        signal_number = number;
+        siglongjmp(before_call, 1);
+    }
     char text[160];
     int length = snprintf(text, sizeof text, "%d died of signal %d\n", line_number, number);
     fflush(stdout);
@@ -703,6 +783,7 @@ static void died(int number) {
 
 /* Ends a script: its last objects go first, and again those that were busy. Events of theirs that were not taken go too. */
 static void destroy_objects(void) {
+    join_apart();
     for (int round = 0; round < 3; round++)
         for (int i = object_count; i-- > 0;)
             if (objects[i].pointer && !objects[i].gone && objects[i].destroy)
@@ -748,8 +829,10 @@ int main(void) {
             if (*word && word_count < 48)
                 words[word_count++] = word;
         line_number = atoi(words[0]);
-        bool names = word_count > 3 && !strcmp(words[2], "=");
-        char *called = words[names ? 3 : 1], *object = words[1];
+        names = word_count > 3 && !strcmp(words[2], "=");
+        static char *called;
+        char *object = words[1];
+        called = words[names ? 3 : 1];
         int first = names ? 4 : 2;
         word_count -= first;
         memmove(words, words + first, word_count * sizeof *words);
@@ -763,8 +846,13 @@ int main(void) {
             snprintf(objects[object_count++].name, sizeof objects->name, "%s", object);
         }
         errno = 0;
-        if (!call(called))
+        if (sigsetjmp(before_call, 1)) {
+            told[0] = 0;
+            tell("died of signal %d", signal_number);
+        } else if (!call(called)) {
             fail("no such call:", called);
+        }
+        failed = left_out || !strncmp(told, "-1", 2) || !strncmp(told, "null", 4);
         if (names)
             objects[object_count - 1].pointer = made;
         printf("%d %s\n", line_number, left_out ? "left out" : told);

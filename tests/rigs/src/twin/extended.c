@@ -1,0 +1,182 @@
+/* The extended ways to post and to poll, and further calls of libibverbs, for runner.c: compiled as one text with it. */
+
+/* Posts `count` requests through ibv_wr_*, all with the same arguments, and rings once; or aborts them. */
+static void wr_post(struct ibv_qp *qp) {
+    struct ibv_qp_ex *qpx = ibv_qp_to_qp_ex(qp);
+    struct ibv_mr *mr = KP("mr"), *to = key("to") ? KP("to") : mr;
+    struct ibv_mw *mw = KP("mw");
+    struct ibv_ah *ah = KP("ah");
+    struct ibv_qp *dest = KP("dest");
+    uint64_t op = k("op", IBV_WR_SEND), remote = (to ? (uintptr_t)to->addr : 0) + k("remote", BUFFER / 2);
+    uint32_t rkey = mw ? mw->rkey : to ? to->rkey + k("rkey", 0) : 0, length = k("len", 8), sges = k("sges", 1);
+    char *at = mr ? (char *)mr->addr + k("at", 0) : NULL;
+    struct ibv_sge list[32];
+    struct ibv_data_buf buffers[32];
+    if (left_out)
+        return;
+    if (!qpx) {
+        tell("no extended queue pair");
+        return;
+    }
+    for (uint32_t i = 0; i < sges && i < 32; i++) {
+        list[i] = (struct ibv_sge){.addr = (uintptr_t)at + i * length, .length = length, .lkey = (mr ? mr->lkey : 0) + k("lkey", 0)};
+        buffers[i] = (struct ibv_data_buf){.addr = at + i * length, .length = length};
+    }
+    data_of[0][k("id", 1) & 255] = (struct data){(const uint8_t *)at, sges * length};
+    ibv_wr_start(qpx);
+    for (uint64_t i = k("count", 1); i > 0; i--) {
+        qpx->wr_id = k("id", 1);
+        qpx->wr_flags = k("flags", 0);
+        bool data = true;
+        if (op == IBV_WR_SEND)
+            ibv_wr_send(qpx);
+        else if (op == IBV_WR_SEND_WITH_IMM)
+            ibv_wr_send_imm(qpx, htobe32(k("imm", 0)));
+        else if (op == IBV_WR_SEND_WITH_INV)
+            ibv_wr_send_inv(qpx, rkey);
+        else if (op == IBV_WR_RDMA_WRITE)
+            ibv_wr_rdma_write(qpx, rkey, remote);
+        else if (op == IBV_WR_RDMA_WRITE_WITH_IMM)
+            ibv_wr_rdma_write_imm(qpx, rkey, remote, htobe32(k("imm", 0)));
+        else if (op == IBV_WR_RDMA_READ)
+            ibv_wr_rdma_read(qpx, rkey, remote);
+        else if (op == IBV_WR_ATOMIC_CMP_AND_SWP)
+            ibv_wr_atomic_cmp_swp(qpx, rkey, remote, k("compare", 0), k("swap", 1));
+        else if (op == IBV_WR_ATOMIC_FETCH_AND_ADD)
+            ibv_wr_atomic_fetch_add(qpx, rkey, remote, k("compare", 0));
+        else if (op == IBV_WR_LOCAL_INV)
+            data = (ibv_wr_local_inv(qpx, rkey), false);
+        else if (op == IBV_WR_BIND_MW) {
+            struct ibv_mw_bind_info info = {to, to ? (uintptr_t)to->addr : 0, k("size", BUFFER), k("access", 0)};
+            mw->rkey = ibv_inc_rkey(mw->rkey);
+            ibv_wr_bind_mw(qpx, mw, mw->rkey, &info);
+            data = false;
+        } else {
+            fail("no such operation:", key("op"));
+        }
+        if (ah)
+            ibv_wr_set_ud_addr(qpx, ah, dest ? dest->qp_num : 0, k("qkey", 0x11111111));
+        if (!data || key("no_data"))
+            continue;
+        if (key("inline"))
+            sges == 1 ? ibv_wr_set_inline_data(qpx, at, length) : ibv_wr_set_inline_data_list(qpx, sges, buffers);
+        else
+            sges == 1 ? ibv_wr_set_sge(qpx, list->lkey, list->addr, length) : ibv_wr_set_sge_list(qpx, sges, list);
+    }
+    if (key("abort")) {
+        ibv_wr_abort(qpx);
+        tell("aborted");
+        return;
+    }
+    tell_int(ibv_wr_complete(qpx));
+}
+
+/* Polls through ibv_start_poll, until so many completions have come. */
+static void poll_ex(struct ibv_cq_ex *cq, int wanted) {
+    struct ibv_poll_cq_attr attr = {.comp_mask = k("mask", 0)};
+    int result = ENOENT, got = 0;
+    uint64_t has = k("wc", IBV_WC_STANDARD_FLAGS);
+    for (int idle = 0; (result = ibv_start_poll(cq, &attr)) == ENOENT && wanted && idle < COMES; idle++)
+        usleep(1000);
+    if (result) {
+        tell("%s", error_name(result));
+        return;
+    }
+    for (;;) {
+        enum ibv_wc_opcode opcode = cq->status ? 0 : ibv_wc_read_opcode(cq);
+        got++;
+        tell("%s%llu %s %s", got > 1 ? "; " : "", (unsigned long long)cq->wr_id,
+             has & IBV_WC_EX_WITH_QP_NUM ? qp_named(ibv_wc_read_qp_num(cq)) : "?", ibv_wc_status_str(cq->status));
+        if (!cq->status) {
+            unsigned flags = ibv_wc_read_wc_flags(cq);
+            tell(" op=%d flags=%u", opcode, flags);
+            if (has & IBV_WC_EX_WITH_BYTE_LEN && (opcode & IBV_WC_RECV || opcode == IBV_WC_RDMA_READ))
+                tell(" bytes=%u", ibv_wc_read_byte_len(cq));
+            if (opcode & IBV_WC_RECV && flags & IBV_WC_WITH_IMM)
+                tell(" imm=%u", be32toh(ibv_wc_read_imm_data(cq)));
+            if (opcode & IBV_WC_RECV && flags & IBV_WC_GRH && has & IBV_WC_EX_WITH_SRC_QP)
+                tell(" from=%s sl=%d", qp_named(ibv_wc_read_src_qp(cq)), has & IBV_WC_EX_WITH_SL ? ibv_wc_read_sl(cq) : 0);
+        }
+        if (got >= wanted)
+            break;
+        for (int idle = 0; (result = ibv_next_poll(cq)) == ENOENT && idle < COMES; idle++) {
+            ibv_end_poll(cq);
+            while ((result = ibv_start_poll(cq, &attr)) == ENOENT && idle++ < COMES)
+                usleep(1000);
+            if (result) {
+                tell("; %d of %d came", got, wanted);
+                return;
+            }
+            break;
+        }
+        if (result)
+            break;
+    }
+    ibv_end_poll(cq);
+}
+
+/* An address handle of a receive's completion: its queue is polled here, and the headers are where the receive went. */
+static struct ibv_ah *ah_of_completion(struct ibv_pd *pd, struct ibv_cq *cq, char *headers, bool made) {
+    struct ibv_wc wc = {0};
+    struct ibv_ah_attr attr = {0};
+    for (int idle = 0; !ibv_poll_cq(cq, 1, &wc) && idle < COMES; idle++)
+        usleep(1000);
+    if (key("no_grh"))
+        wc.wc_flags &= ~IBV_WC_GRH;
+    struct ibv_grh *grh = (void *)(headers + BUFFER / 2);
+    int port = k("port", 1);
+    if (made)
+        return ibv_create_ah_from_wc(pd, &wc, grh, port);
+    tell_int(ibv_init_ah_from_wc(context, port, &wc, grh, &attr));
+    tell_ah(&attr);
+    return NULL;
+}
+
+static void resolve_eth(void) {
+    struct ibv_ah_attr attr = ah_attr();
+    uint8_t mac[6] = {0};
+    uint16_t vlan = 0;
+    attr.port_num = k("ah_port", 1);
+    int result = ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vlan);
+    tell_int(result);
+    if (!result)
+        tell(" vlan=%#x mac=%s", vlan, mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5] ? "some" : "none");
+}
+
+static void device_list(void) {
+    int count = -1;
+    struct ibv_device **list = ibv_get_device_list(key("null") ? NULL : &count);
+    struct ibv_device *first = list ? *list : NULL;
+    tell("%s count=%d", list ? "list" : "null", count);
+    if (!first)
+        return;
+    struct ibv_context *other = ibv_open_device(first);
+    tell(" name=%s guid=%s index=%s node=%d transport=%d opened=%s", strlen(ibv_get_device_name(first)) ? "some" : "none",
+         ibv_get_device_guid(first) ? "some" : "none", ibv_get_device_index(first) >= 0 ? "some" : "none", first->node_type,
+         first->transport_type, other ? "yes" : "no");
+    ibv_free_device_list(list);
+    if (other)
+        tell_int(ibv_close_device(other));
+}
+
+static struct ibv_pd *parent_domain(struct ibv_pd *pd) {
+    struct ibv_parent_domain_init_attr attr = {.pd = pd, .td = KP("td"), .comp_mask = k("mask", 0)};
+    return ibv_alloc_parent_domain(context, &attr);
+}
+
+/* Each call by its name. */
+static bool extended_call(const char *name) {
+    DO("wr_post", P0; if (!left_out) wr_post(x))
+    DO("poll_ex", P0; int wanted = a(1); if (!left_out) poll_ex(x, wanted))
+    NEW("create_ah_from_wc", P1; void *at = AP(2), ah_of_completion(x, y, at, true), ibv_destroy_ah)
+    DO("init_ah_from_wc", P1; void *at = AP(2); if (!left_out) ah_of_completion(x, y, at, false))
+    DO("resolve_eth", resolve_eth())
+    DO("device_list", device_list())
+    NEW("alloc_td", , ibv_alloc_td(context, &(struct ibv_td_init_attr){.comp_mask = k("mask", 0)}), ibv_dealloc_td)
+    END("dealloc_td", ibv_dealloc_td)
+    NEW("alloc_parent_domain", P0; KP("td"), parent_domain(x), ibv_dealloc_pd)
+    DO("is_fork_initialized", tell("%d", ibv_is_fork_initialized()))
+    DO("fork_init", tell_int(ibv_fork_init()))
+    DO("qp_data_in_order", P0; int op = a(1); int flags = a(2); if (!left_out) tell("%d", ibv_query_qp_data_in_order(x, op, flags)))
+    return false;
+}
