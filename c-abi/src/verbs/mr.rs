@@ -301,6 +301,11 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         if flags & !KNOWN != 0 || flags == 0 || mr.is_null() {
             return Err(Errno::EINVAL);
         }
+        // `ibv_rereg_mr` of rdma-core has this answer for the null region, whatever is asked for.
+        // SAFETY: the caller's promise: it is a `MrObject` of `create`.
+        if matches!(unsafe { &(*mr.cast::<MrObject>()).region }, Region::Null) {
+            return Err(Errno::EINVAL);
+        }
         // `ibv_rereg_mr` of rdma-core, then `ib_uverbs_rereg_mr` of Linux: before the region is looked at.
         if has(IBV_REREG_MR_CHANGE_TRANSLATION) && (addr.is_null() || length == 0) {
             return Err(Errno::EINVAL);
@@ -317,7 +322,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
                 return Ok(());
             }
             let old = &(*object).c;
-            // Linux has this answer for memory on the device, and rdma-core for the null region.
+            // Linux has this answer for memory on the device.
             let Region::Memory(mr) = &(*object).region else {
                 return Err(Errno::EINVAL);
             };

@@ -100,6 +100,12 @@ static void registration(struct ibv_context *context, struct ibv_pd *pd, struct 
 	CHECK(stays(to, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_ACCESS_LOCAL_WRITE, EINVAL));
 	CHECK(!memcmp(&before, to, sizeof before));
 
+	/* The null region, of which rdma-core looks at nothing else. */
+	struct ibv_mr *null = ibv_alloc_null_mr(pd);
+	CHECK(null);
+	CHECK(stays(null, IBV_REREG_MR_CHANGE_ACCESS, IBV_ACCESS_LOCAL_WRITE | 1 << 8, EINVAL));
+	CHECK(!ibv_dereg_mr(null));
+
 	/* Another access: the peer may write now. */
 	CHECK(!ibv_rereg_mr(to, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
