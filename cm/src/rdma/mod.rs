@@ -197,6 +197,8 @@ pub use types::{
     REJECT_PRIVATE_DATA_MAX, Route, TraceEntry, UD_ACCEPT_PRIVATE_DATA_MAX,
     UD_CONNECT_PRIVATE_DATA_MAX, UDP_QKEY, UdEvent, event_str,
 };
+#[cfg(feature = "attached-qps")]
+pub use verbs::attached::AttachedQp;
 pub use verbs::objects::{Endpoint, QpInit, QpInitEx, SrqInit};
 pub use verbs::pool::PooledQp;
 

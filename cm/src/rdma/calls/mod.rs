@@ -2,6 +2,8 @@
 
 mod address;
 pub(crate) mod addrinfo;
+#[cfg(feature = "attached-qps")]
+mod attached;
 mod data;
 pub(crate) mod dc;
 pub(crate) mod endpoint;

@@ -101,8 +101,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let (Some(local), Some(peer)) = (slot.route.local, slot.route.peer) else {
             return Err(RdmaError::NotBound);
         };
-        let (qp_num, srq) = match slot.objects.qp.as_ref() {
-            Some(qp) => (qp.qpn().number(), qp.has_srq()),
+        let (qp_num, srq) = match slot.objects.qp.number() {
+            Some((qpn, has_srq)) => (qpn.number(), has_srq),
             None => (asked.qp_num, asked.srq),
         };
         let mut data = [0; CmaHeader::LEN + CONNECT_PRIVATE_DATA_MAX];
@@ -246,7 +246,12 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.engine
             .reject(now, connection, reason, &[], private_data)?;
-        self.flush_qp(index);
+        if cfg!(feature = "attached-qps") && self.ids[index].objects.qp.is_attached() {
+            // It stays as it is, as `rdma_reject` leaves it.
+            self.ids[index].work.cancel();
+        } else {
+            self.flush_qp(index);
+        }
         self.flush(now)
     }
 

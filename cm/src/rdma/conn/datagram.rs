@@ -109,8 +109,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     ) -> Result<(), RdmaError> {
         let sidr = self.ids.asked(index, "accept")?;
         let slot = &self.ids[index];
-        let qp = slot.objects.qp.as_ref();
-        let qpn = qp.map_or(qp_num, |qp| qp.qpn().number());
+        let own = slot.objects.qp.number();
+        let qpn = own.map_or(qp_num, |(qpn, _)| qpn.number());
         let private_data = &slot.events.private[..usize::from(slot.events.private_len)];
         let reply = SidrReply {
             private_data,

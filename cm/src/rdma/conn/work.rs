@@ -102,7 +102,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 Err(error)
             }
             QpOf::Making(_) | QpOf::Ending(_) | QpOf::EndingCq(_) => Ok(None),
-            QpOf::Made(_) => Ok(slot.work.fresh.is_none().then_some(())),
+            QpOf::Made(_) | QpOf::Attached(_) => Ok(slot.work.fresh.is_none().then_some(())),
         }
     }
 
@@ -205,7 +205,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
                 continue;
             }
-            let Some(qp) = qp.as_mut() else {
+            let Some(state) = qp.state() else {
                 return Progress::Done;
             };
             if let Some(transition) = slot.work.under_way {
@@ -216,7 +216,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 self.moved(now, index, transition, moved.map_err(RdmaError::from));
                 continue;
             }
-            if slot.work.flush && matches!(qp.state(), QpState::Reset | QpState::Err) {
+            if slot.work.flush && matches!(state, QpState::Reset | QpState::Err) {
                 slot.work.flush = false;
             }
             let Some(next) = slot.work.next() else {
@@ -272,8 +272,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
             }
         };
-        let qp = self.ids[index].objects.qp.as_mut().ok_or(RdmaError::NoQp)?;
-        Ok(qp.start_modify(&attr, mask)?)
+        self.ids[index].objects.qp.start_modify(&attr, mask)
     }
 
     /// A transition is over: what follows.
@@ -405,7 +404,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// The QP of an id could not be brought up for its connection.
-    fn not_up(&mut self, now: Duration, index: usize, error: RdmaError) {
+    pub(crate) fn not_up(&mut self, now: Duration, index: usize, error: RdmaError) {
         let slot = &mut self.ids[index];
         slot.work.cancel();
         if self.work.in_call == index as u32 {
@@ -442,8 +441,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             false => Failover::Accepted,
         };
         let slot = &mut self.ids[index];
-        let (qp_num, srq) = match slot.objects.qp.as_ref() {
-            Some(qp) => (qp.qpn().number(), qp.has_srq()),
+        let (qp_num, srq) = match slot.objects.qp.number() {
+            Some((qpn, has_srq)) => (qpn.number(), has_srq),
             None => (asked.qp_num, asked.srq),
         };
         let private_data = &slot.events.private[..usize::from(slot.events.private_len)];

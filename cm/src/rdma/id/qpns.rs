@@ -14,10 +14,10 @@ impl<P: Platform> IdTable<'_, '_, P> {
     /// Enters an id under the number of the QP that it has got. It stays there until it gets another one.
     pub(crate) fn enter_qpn(&mut self, index: usize) {
         self.leave_qpn(index);
-        let Some(qp) = self[index].objects.qp.as_ref() else {
+        let Some((qpn, _)) = self[index].objects.qp.number() else {
             return;
         };
-        let qpn = qp.qpn().number();
+        let qpn = qpn.number();
         let bucket = self.qpn_bucket(qpn);
         let next = core::mem::replace(&mut self[bucket].links.qpn_head, index as u32);
         let links = &mut self[index].links;
@@ -47,7 +47,8 @@ impl<P: Platform> IdTable<'_, '_, P> {
 
     /// The id that has this QP.
     pub(crate) fn find_qpn(&self, qpn: Qpn) -> Option<usize> {
-        let own = |slot: &IdSlot<'_, P>| slot.objects.qp.as_ref().is_some_and(|qp| qp.qpn() == qpn);
+        let own =
+            |slot: &IdSlot<'_, P>| slot.objects.qp.number().is_some_and(|(own, _)| own == qpn);
         let mut at = self
             .get(self.qpn_bucket(qpn.number()))
             .map_or(NIL, |slot| slot.links.qpn_head);

@@ -3,13 +3,14 @@
 use bareverbs_core::cq::{Cq, CqError, CqInit, CreatingCq, DestroyingCq};
 use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{
-    CreateQpError, CreatingDynQp, DestroyingDynQp, DynQp, Qp, QpCap, QpInitHandles, QpKind, Rc,
-    queue_sizes,
+    CreateQpError, CreatingDynQp, DestroyingDynQp, DynQp, ModifyError, Qp, QpAttr, QpAttrMask,
+    QpCap, QpInitHandles, QpKind, QpState, Rc, queue_sizes,
 };
 use bareverbs_core::srq::SrqHandle;
-use bareverbs_core::{Device, Platform};
+use bareverbs_core::{Device, Platform, Qpn};
 
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::attached::Attached;
 use crate::rdma::verbs::objects::{KeptInit, PdOf};
 
 /// Attributes that `create_ep` keeps for the connections of a listener.
@@ -29,19 +30,56 @@ pub(crate) enum QpOf<'d, P: Platform> {
     Failed(RdmaError),
     Making(Making<'d, P>),
     Made(DynQp<'d, P>),
+    /// The application's, which the manager moves.
+    #[cfg_attr(not(feature = "attached-qps"), expect(dead_code))]
+    Attached(Attached<'d>),
     /// The id is gone, or the QP could not be made.
     Ending(DestroyingDynQp<'d, P>),
     EndingCq(DestroyingCq<'d, P>),
 }
 
 impl<'d, P: Platform> QpOf<'d, P> {
-    pub(crate) const fn as_ref(&self) -> Option<&DynQp<'d, P>> {
+    /// The number of the QP, if there is one, and whether it receives from an SRQ.
+    pub(crate) fn number(&self) -> Option<(Qpn, bool)> {
         match self {
-            Self::Made(qp) => Some(qp),
+            Self::Made(qp) => Some((qp.qpn(), qp.has_srq())),
+            Self::Attached(qp) => Some((qp.qpn(), qp.has_srq())),
             _ => None,
         }
     }
 
+    /// The state of the QP, as far as the host knows it.
+    pub(crate) fn state(&self) -> Option<QpState> {
+        match self {
+            Self::Made(qp) => Some(qp.state()),
+            Self::Attached(qp) => Some(qp.state()),
+            _ => None,
+        }
+    }
+
+    /// Begins a transition of the QP.
+    pub(crate) fn start_modify(
+        &mut self,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), RdmaError> {
+        match self {
+            Self::Made(qp) => Ok(qp.start_modify(attr, mask)?),
+            Self::Attached(qp) => Ok(qp.start_modify(attr, mask)?),
+            _ => Err(RdmaError::NoQp),
+        }
+    }
+
+    /// Returns the result of the transition once it is over.
+    pub(crate) fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
+        match self {
+            Self::Made(qp) => qp.try_finish_modify(),
+            Self::Attached(qp) => qp.try_finish_modify(),
+            _ => Some(Ok(())),
+        }
+    }
+
+    /// The QP if it is the manager's.
     pub(crate) const fn as_mut(&mut self) -> Option<&mut DynQp<'d, P>> {
         match self {
             Self::Made(qp) => Some(qp),
@@ -54,8 +92,14 @@ impl<'d, P: Platform> QpOf<'d, P> {
         self.as_mut()?.as_qp_mut()
     }
 
+    /// Returns `true` if there is a QP.
     pub(crate) const fn is_made(&self) -> bool {
-        matches!(self, Self::Made(_))
+        matches!(self, Self::Made(_) | Self::Attached(_))
+    }
+
+    /// Returns `true` if there is one that belongs to the application.
+    pub(crate) const fn is_attached(&self) -> bool {
+        matches!(self, Self::Attached(_))
     }
 
     /// Returns `true` if a QP is being created, or the parts of one that could not be created are being destroyed.
@@ -67,7 +111,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
         matches!(self, Self::Saved(_))
     }
 
-    /// Takes a QP that is there.
+    /// Takes a QP of the manager's that is there.
     pub(crate) fn take(&mut self) -> Option<DynQp<'d, P>> {
         match core::mem::replace(self, Self::None) {
             Self::Made(qp) => Some(qp),

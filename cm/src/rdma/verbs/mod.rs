@@ -1,5 +1,6 @@
 //! The verbs objects of ids: QPs, CQs, PDs and SRQs, created, kept and destroyed.
 
+pub(crate) mod attached;
 mod create;
 pub(crate) mod ending;
 pub(crate) mod hca;

@@ -1,0 +1,60 @@
+//! The calls on QPs that belong to the application and that the manager moves.
+
+use bareverbs_core::{Platform, Qpn};
+
+use crate::rdma::manager::RdmaCm;
+use crate::rdma::resolver::Resolver;
+use crate::rdma::types::CmId;
+use crate::rdma::types::error::RdmaError;
+use crate::rdma::verbs::attached::AttachedQp;
+use crate::rdma::verbs::making::QpOf;
+
+impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
+    /// Gives an id for connections a QP of the application's, which is in INIT. [`connect`](Self::connect),
+    /// [`accept`](Self::accept) and [`disconnect`](Self::disconnect) move it from here on as they move one that
+    /// [`create_qp`](Self::create_qp) has created, and [`reject`](Self::reject) leaves it as it is.
+    ///
+    /// It stays the application's to post to, to query and to destroy, the last after [`detach_qp`](Self::detach_qp) or after
+    /// the id.
+    pub fn attach_qp(&mut self, id: CmId, qp: &'d dyn AttachedQp) -> Result<(), RdmaError> {
+        let index = self.ids.index(id)?;
+        let slot = &mut self.ids[index];
+        if slot.objects.has_qp() || slot.objects.qp.is_saved() {
+            return Err(RdmaError::QpExists);
+        }
+        if !slot.route.bound {
+            return Err(RdmaError::NotBound);
+        }
+        slot.objects.qp = QpOf::Attached(qp);
+        self.ids.enter_qpn(index);
+        Ok(())
+    }
+
+    /// Takes the QP of the application's away from an id. A transition that is under way goes on. A connection that waits for it is
+    /// called off: the other end is refused, and the application sees `ConnectError`.
+    pub fn detach_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.ids.index(id)?;
+        let slot = &self.ids[index];
+        if !slot.objects.qp.is_attached() {
+            return Err(RdmaError::NoQp);
+        }
+        let connecting = slot.work.is_connecting();
+        self.forget_qp(index);
+        let now = self.now();
+        if connecting {
+            self.not_up(now, index, RdmaError::NoQp);
+        }
+        self.flush(now)
+    }
+
+    /// Returns `true` while the QP of an id is on its way to another state, or is to go there.
+    pub fn qp_is_moving(&self, id: CmId) -> Result<bool, RdmaError> {
+        let slot = self.ids.slot(id)?;
+        Ok(slot.objects.has_qp() && slot.work.is_busy())
+    }
+
+    /// The number of an id's QP, if it has one.
+    pub fn qp_num(&self, id: CmId) -> Result<Option<Qpn>, RdmaError> {
+        Ok(self.ids.slot(id)?.objects.qp.number().map(|(qpn, _)| qpn))
+    }
+}
