@@ -24,7 +24,8 @@
 //! * Channels are descriptors of the kernel's (`eventfd`) with a count for each event, so that they work with `poll`, `epoll`,
 //!   and `read` whether it blocks or not.
 //! * The data path takes the lock of its queue only: send queue, receive queue, SRQ or CQ.
-//! * `librdmacm`'s own part (moving QPs, synchronous calls) is done here; `RdmaCm` plays the part of the kernel's `rdma_ucm`.
+//! * `librdmacm`'s own part of synchronous calls is done here; `RdmaCm` plays the part of the kernel's `rdma_ucm`, and moves the
+//!   QPs of connections while the program goes on.
 //! * Calls that wait can be cancelled (`pthread_cancel`): see the module `process::cancel`.
 //! * A panic does not cross into C: it is EIO. The usual way through the data path has none of its own, and is not guarded: one of
 //!   the platform's ends the process there.

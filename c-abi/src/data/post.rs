@@ -454,7 +454,9 @@ unsafe extern "C" fn send_list<T: Sends>(
     // SAFETY: the caller's promise: it is the first field of a `QpObject`.
     let half = unsafe { (*qp.cast::<QpObject>()).send.taken() };
     let Some(queue) = *half else {
-        return Errno::EINVAL.0;
+        drop(half);
+        // SAFETY: the caller promises the same as for `send`.
+        return unsafe { send_closed::<T>(qp, wr, bad) };
     };
     // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
     let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
@@ -473,6 +475,30 @@ unsafe extern "C" fn send_list<T: Sends>(
     }
     batch.ring();
     0
+}
+
+/// Posts a list to a QP without a send queue, which may have one once the connection manager has moved it.
+///
+/// # Safety
+/// As [`send`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn send_closed<T: Sends>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    as_errno(|| {
+        // SAFETY: the caller's promise: it is the first field of a `QpObject`.
+        let later = unsafe { (*qp.cast::<QpObject>()).send_later() };
+        // SAFETY: the caller promises the same as for `send`.
+        let half = later.map_err(|errno| unsafe { stopped(errno, wr, bad) })?;
+        let queue = half.ok_or(Errno::EINVAL)?;
+        // SAFETY: it points into the QP, which is of this type; with the lock held there is no other reference.
+        let queue = unsafe { queue.cast::<SendQueue<'static, P, T>>().as_mut() };
+        // SAFETY: the caller promises the same as for `send`. The calling thread holds the lock of the send queue.
+        unsafe { send_any(queue, wr, bad) }
+    })
 }
 
 /// Posts the rest of a list, whose first request is not one of the usual kinds, and gives the lock back.

@@ -263,15 +263,33 @@ unsafe extern "C" fn start_later<T: Opens>(qp: *mut ibv_qp_ex) {
 /// As [`opened`], with the lock held.
 #[inline(always)]
 unsafe fn start_with<T: Opens>(qp: *mut ibv_qp_ex, half: DataGuard<'_, SendHalf>) {
-    if let Some(queue) = *half {
-        // SAFETY: it points into the QP, which is of this type. The lock is held until `end`, and meanwhile there is no other
-        // reference to the queue. The QP is not destroyed before.
-        unsafe {
-            let queue: &'static mut SendQueue<'static, P, T> = queue.cast().as_mut();
-            // What was there before is none: its lock was given back.
-            ptr::write(opened::<T>(qp), Some(queue.open()));
+    let Some(queue) = *half else {
+        drop(half);
+        // SAFETY: the caller promises the same as for `opened`.
+        return unsafe { start_closed::<T>(qp) };
+    };
+    // SAFETY: it points into the QP, which is of this type. The lock is held until `end`, and meanwhile there is no other
+    // reference to the queue. The QP is not destroyed before.
+    unsafe {
+        let queue: &'static mut SendQueue<'static, P, T> = queue.cast().as_mut();
+        // What was there before is none: its lock was given back.
+        ptr::write(opened::<T>(qp), Some(queue.open()));
+    }
+    mem::forget(half);
+}
+
+/// Begins requests on a QP without a send queue, which may have one once the connection manager has moved it.
+///
+/// # Safety
+/// As [`opened`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn start_closed<T: Opens>(qp: *mut ibv_qp_ex) {
+    // SAFETY: the caller promises the same as for `opened`; a half that is handed out has a queue.
+    unsafe {
+        if let Ok(half) = object(qp).send_later() {
+            start_with::<T>(qp, half);
         }
-        mem::forget(half);
     }
 }
 

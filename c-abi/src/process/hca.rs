@@ -11,7 +11,7 @@ use bareverbs_node::cm::engine::{ListenerSlot, ReplySlot, SidrSlot, Slot};
 use bareverbs_node::cm::ip::{self, Addresses, Groups, Neighbours, Route, Routes};
 use bareverbs_node::cm::ipoib::PeerSlot;
 use bareverbs_node::cm::rdma::{
-    self, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PartitionQp, PathSlot, RdmaCm,
+    self, CmId, IpOverInfiniband, MemberSlot, NeighbourDiscovery, PartitionQp, PathSlot, RdmaCm,
     Resolver, SubnetAdministration, SubnetStorage,
 };
 use bareverbs_node::cm::sa::{self, QuestionSlot};
@@ -63,6 +63,9 @@ const CHUNKS: usize = 256;
 const RECORDS: usize = 512;
 /// The time that opening waits for the link and for the addresses.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The time after which a thread that waits for a transition looks again, whatever the progress thread does.
+const TURN: Duration = Duration::from_millis(100);
 
 /// A device that is up.
 pub(crate) struct Hca {
@@ -193,12 +196,30 @@ impl Hca {
 
     /// Waits for a turn of the progress thread, `longest` at most.
     pub(crate) fn wait_turn(&self, longest: Duration) {
+        let before = *lock(&self.turns);
+        self.wait_turn_after(before, longest);
+    }
+
+    fn wait_turn_after(&self, before: u64, longest: Duration) {
         let turns = lock(&self.turns);
-        let before = *turns;
         drop(
             self.turned
                 .wait_timeout_while(turns, longest, |turns| *turns == before),
         );
+    }
+
+    /// Waits until the connection manager has moved the QP of an id to where it is to go. No lock of the QP is held meanwhile: the
+    /// manager takes them.
+    pub(crate) fn settle(&self, id: CmId) {
+        while !self.is_ending() {
+            let before = *lock(&self.turns);
+            match self.manager_quietly() {
+                Ok(manager) if manager.qp_is_moving(id).unwrap_or(false) => {}
+                // An id that is gone moves nothing.
+                _ => return,
+            }
+            self.wait_turn_after(before, TURN);
+        }
     }
 
     /// Returns `true` if the progress thread has to end.

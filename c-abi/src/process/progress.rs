@@ -79,7 +79,7 @@ fn run(hca: &'static Hca) {
                 while let Some(event) = hca.device.next_async_event() {
                     manager.handle_async_event(&event);
                     if let AsyncEvent::CommunicationEstablished { qpn } = &event {
-                        // In place of a confirmation that was lost; QPs of C are not the manager's.
+                        // In place of a confirmation that was lost; a QP that the program moves itself is not known to the manager.
                         let id = hca
                             .registry
                             .with(|objects| objects.cm_ids.get(&qpn.number()).copied());

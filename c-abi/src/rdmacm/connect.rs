@@ -7,7 +7,6 @@ use std::ffi::{c_int, c_void};
 use std::slice;
 
 use bareverbs_node::cm::rdma::{CmId, ConnParam, Ece, IdState, RdmaError};
-use bareverbs_node::verbs::QpState;
 
 use crate::abi::cma::{rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::*;
@@ -18,7 +17,6 @@ use crate::rdmacm::channel::channel;
 use crate::rdmacm::endpoint::rdma_get_src_port;
 use crate::rdmacm::event::completed;
 use crate::rdmacm::id::{IdObject, id, manager_of};
-use crate::rdmacm::qp_states::{flush_qp, move_qp};
 use crate::rdmacm::wildcard::listen_elsewhere;
 use crate::verbs::modify;
 
@@ -54,13 +52,18 @@ unsafe fn from_c<'a>(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
             },
             None => ConnParam::default(),
         };
-        let own = (*id).qp;
-        if let Some(own) = own.as_ref() {
-            found.qp_num = own.qp_num;
-            found.srq = !own.srq.is_null();
-        } else if param.is_null() && (*id).qp_type != IBV_QPT_UD {
+        match ((*id).qp.as_ref(), (*id).qp_type) {
+            (Some(own), IBV_QPT_UD) => found.qp_num = own.qp_num,
+            (None, IBV_QPT_UD) => {}
+            // The manager has it, unless the program has destroyed it.
+            (Some(_), _) => {
+                let (hca, cm) = manager_of(id)?;
+                let own = hca.manager_quietly()?.qp_num(cm)?;
+                found.qp_num = own.ok_or(Errno::EINVAL)?.number();
+            }
             // Which QP is not said anywhere.
-            return Err(Errno::EINVAL);
+            (None, _) if param.is_null() => return Err(Errno::EINVAL),
+            (None, _) => {}
         }
         Ok(found)
     }
@@ -75,7 +78,6 @@ unsafe fn note_qp(id: *mut rdma_cm_id, param: &ConnParam<'_>) -> Result<()> {
     let object = unsafe { self::id(id) }?;
     let mut inner = lock(&object.inner);
     inner.disconnected = false;
-    inner.failed = false;
     let (hca, cm) = (inner.hca, inner.cm);
     if inner.qpn.replace(param.qp_num) != Some(param.qp_num) {
         drop(inner);
@@ -147,49 +149,14 @@ pub unsafe extern "C-unwind" fn rdma_accept(
         // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.
         unsafe {
             let (hca, cm) = manager_of(id)?;
-            let mut param = from_c(id, conn_param)?;
-            // What the request asks for is the most of use.
-            let asked = {
-                let inner = lock(&self::id(id)?.inner);
-                (inner.responder_resources, inner.initiator_depth)
-            };
-            let datagrams = (*id).qp_type == IBV_QPT_UD;
-            if !datagrams {
-                if param.responder_resources == RDMA_MAX_RESP_RES {
-                    param.responder_resources = most(hca, true).min(asked.0);
-                }
-                if param.initiator_depth == RDMA_MAX_INIT_DEPTH {
-                    param.initiator_depth = most(hca, false).min(asked.1);
-                }
-            }
+            let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
-            if !datagrams && !(*id).qp.is_null() {
-                move_qp(id, QpState::Rtr, Some(&param))?;
-                move_qp(id, QpState::Rts, Some(&param))?;
-            }
-            let accepted = hca.manager()?.accept(cm, Some(&param));
-            if let Err(error) = accepted {
-                if !datagrams {
-                    flush_qp(id);
-                }
-                return Err(error.into());
-            }
-            Ok(!datagrams)
+            hca.manager()?.accept(cm, Some(&param))?;
+            Ok((*id).qp_type != IBV_QPT_UD)
         }
     });
     // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.
     unsafe { completed(id, begun) }
-}
-
-/// READs and atomics that a connection can have at most, of the other end or of this one.
-fn most(hca: &crate::process::hca::Hca, theirs: bool) -> u8 {
-    let caps = hca.device.capabilities();
-    let most = if theirs {
-        caps.max_responder_resources()
-    } else {
-        caps.max_initiator_depth()
-    };
-    u8::try_from(most).unwrap_or(128)
 }
 
 /// Refuses a connection: `rdma_reject`.
@@ -297,8 +264,9 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             ) {
                 return Err(Errno::EINVAL);
             }
-            flush_qp(id);
             hca.manager()?.disconnect(cm)?;
+            // The QP is in ERR when this returns.
+            hca.settle(cm);
             // An end that was reported before is not reported again.
             Ok(!lock(&self::id(id)?.inner).disconnected)
         }

@@ -20,7 +20,6 @@ use crate::rdmacm::channel::{EventChannel, channel};
 use crate::rdmacm::groups;
 use crate::rdmacm::id::{EventObject, IdObject, acknowledge, id};
 use crate::rdmacm::own_events::OwnEvent;
-use crate::rdmacm::qp_states::{establish_own, flush_qp};
 use crate::verbs::path;
 
 /// `RDMA_CM_EVENT_REJECTED`.
@@ -98,35 +97,30 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                 c.id = request(hca, event, *owner)?.cast();
             }
             EventType::ConnectResponse if !(**owner).c.qp.is_null() => {
-                match establish_own(owner.cast()) {
-                    Ok(()) => c.event = EventType::Established as c_int,
-                    Err(errno) => {
-                        lock(&(**owner).inner).failed = true;
-                        c.event = EventType::ConnectError as c_int;
-                        c.status = -errno.0;
-                    }
+                // The program has destroyed the QP, and not by `rdma_destroy_qp`.
+                let refused = hca.manager()?.reject(event.id, &[]);
+                if let Err(error) = refused {
+                    log::debug!("{error}");
+                }
+                c.event = EventType::ConnectError as c_int;
+                c.status = -Errno::EINVAL.0;
+            }
+            // The QP is in ERR when the program hears of it.
+            EventType::Rejected => hca.settle(event.id),
+            EventType::ConnectError => {
+                hca.settle(event.id);
+                let why = hca.manager_quietly()?.last_error(event.id)?;
+                if let Some(refused @ RdmaError::ModifyQp(_)) = why {
+                    c.status = -Errno::from(refused).0;
                 }
             }
-            EventType::Rejected => {
-                if lock(&(**owner).inner).failed {
-                    return Ok(None);
-                }
-                flush_qp(owner.cast());
-            }
-            EventType::Disconnected => {
-                let mut inner = lock(&(**owner).inner);
-                inner.disconnected = true;
-                if inner.failed {
-                    return Ok(None);
-                }
-            }
+            EventType::Disconnected => lock(&(**owner).inner).disconnected = true,
             EventType::MulticastJoin => {
                 if let Err(errno) = groups::joined(*owner, event) {
                     c.event = EventType::MulticastError as c_int;
                     c.status = -errno.0;
                 }
             }
-            EventType::ConnectError => flush_qp(owner.cast()),
             EventType::User => match next_own(*owner)? {
                 Some(own) => {
                     (c.event, c.status) = (own.event, own.status);
@@ -219,11 +213,6 @@ unsafe fn request(
             hca.manager()?.set_context(event.id, object as u64)?;
             IdObject::show_addresses(object)?;
             IdObject::show_route(object)?;
-            {
-                let mut inner = lock(&(*object).inner);
-                inner.responder_resources = event.conn.responder_resources;
-                inner.initiator_depth = event.conn.initiator_depth;
-            }
             if lock(&(*listener).inner).sync {
                 super::options::migrate(object.cast(), ptr::null_mut())?;
             }

@@ -45,11 +45,6 @@ pub(crate) struct Inner {
     pub(crate) sync: bool,
     /// The end of the connection was reported.
     pub(crate) disconnected: bool,
-    /// Moving the QP has failed, and the connection was called off: its end is not reported.
-    pub(crate) failed: bool,
-    /// READs and atomics that a request asks for.
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
     /// Where a listener on all addresses listens besides.
     pub(crate) elsewhere: Vec<(&'static Hca, CmId)>,
     /// Options that were set, for another device.
@@ -125,9 +120,6 @@ impl IdObject {
                 cm,
                 sync: false,
                 disconnected: false,
-                failed: false,
-                responder_resources: RDMA_MAX_RESP_RES,
-                initiator_depth: RDMA_MAX_INIT_DEPTH,
                 elsewhere: Vec::new(),
                 options: Vec::new(),
                 queues: None,

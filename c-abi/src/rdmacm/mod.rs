@@ -15,7 +15,6 @@ mod multicast;
 mod options;
 mod own_events;
 pub(crate) mod path;
-mod qp_states;
 mod queues;
 pub(crate) mod sockaddr;
 mod verbs_of;

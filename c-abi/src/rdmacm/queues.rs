@@ -7,14 +7,16 @@ use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
 use std::ptr;
 
+use bareverbs_node::verbs::QpState;
+
 use crate::abi::cma::rdma_cm_id;
 use crate::abi::numbers::*;
 use crate::abi::objects::*;
 use crate::process::failure::{Errno, Result, as_nothing, as_status};
 use crate::process::memory;
 use crate::rdmacm::id::{id, manager_of};
-use crate::rdmacm::qp_states::init_qp;
 use crate::rdmacm::verbs_of::xrcd_of;
+use crate::verbs::qp::{self, QpObject};
 use crate::verbs::{channel, cq, create_qp, pd, srq, xrc};
 
 /// Makes an object, unless memory has run out.
@@ -79,6 +81,24 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
+/// Moves the new QP of an id to INIT, or to work for datagrams.
+///
+/// # Safety
+/// The id was created here.
+unsafe fn init(id: *mut rdma_cm_id, qp: &QpObject) -> Result<()> {
+    // SAFETY: the caller promises that the id was created here.
+    let ((hca, cm), qp_type) = unsafe { (manager_of(id)?, (*id).qp_type) };
+    let states = match qp_type {
+        IBV_QPT_UD => &[QpState::Init, QpState::Rtr, QpState::Rts][..],
+        _ => &[QpState::Init],
+    };
+    for state in states {
+        let (attr, mask) = hca.manager_quietly()?.init_qp_attr(cm, *state)?;
+        qp.modify(&attr, mask)?;
+    }
+    Ok(())
+}
+
 /// Creates the QP of an id and moves it to INIT, or to work for datagrams.
 ///
 /// # Safety
@@ -115,7 +135,12 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
                 attr.recv_cq = (*id).recv_cq;
             }
             (*id).qp = made(|| create_qp::create_extended((*id).verbs, attr))?;
-            init_qp(id)
+            let object = qp::qp((*id).qp)?;
+            init(id, object)?;
+            match (*id).qp_type {
+                IBV_QPT_UD => Ok(()),
+                _ => object.attach(manager_of(id)?.1),
+            }
         })();
         if let Err(errno) = created {
             destroy(id);

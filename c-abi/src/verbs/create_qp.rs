@@ -25,6 +25,7 @@ use crate::process::hca::Hca;
 use crate::process::registry::take_out;
 use crate::verbs::context::{ContextObject, context};
 use crate::verbs::cq::cq;
+use crate::verbs::moved::Moved;
 use crate::verbs::pd::pd;
 use crate::verbs::qp::{AnyQp, QpObject, qp};
 use crate::verbs::srq::srq;
@@ -112,6 +113,7 @@ fn object_of(hca: &'static Hca, qp: AnyQp, recipe: &Recipe) -> Box<QpObject> {
         acks: Acks::default(),
         path: Mutex::default(),
         groups: Mutex::default(),
+        moved: Moved::default(),
     });
     // Its queues become known to those who post.
     let _ = object.with(|_| Ok(()));
@@ -393,6 +395,7 @@ pub(crate) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
     // SAFETY: the caller promises the same as for `ibv_destroy_qp`.
     let object = unsafe { self::qp(qp) }?;
     let pointer: *const QpObject = object;
+    object.detach();
     object.destroy()?;
     let number = object.ex.qp_base.qp_num;
     object.hca.registry.with(|objects| {

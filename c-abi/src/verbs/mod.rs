@@ -10,6 +10,7 @@ pub(crate) mod cq;
 pub(crate) mod create_qp;
 pub(crate) mod dm;
 pub(crate) mod modify;
+pub(crate) mod moved;
 pub(crate) mod mr;
 pub(crate) mod mw;
 pub(crate) mod open;

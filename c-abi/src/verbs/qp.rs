@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Mutex, TryLockError};
 
 use bareverbs_node::verbs::qp::QueriedQp;
 use bareverbs_node::verbs::{
@@ -23,6 +23,7 @@ use crate::process::acks::Acks;
 use crate::process::data_lock::DataLock;
 use crate::process::failure::{Errno, Result, lock};
 use crate::process::hca::{Hca, P};
+use crate::verbs::moved::Moved;
 
 /// `ibv_post_send`.
 pub(crate) type PostSend =
@@ -59,7 +60,7 @@ impl AnyQp {
         any!(self, qp => qp.query())
     }
 
-    fn state(&self) -> QpState {
+    pub(super) fn state(&self) -> QpState {
         any!(self, qp => qp.state())
     }
 
@@ -135,6 +136,8 @@ pub(crate) struct QpObject {
     pub(crate) path: Mutex<AhAttr>,
     /// The groups that it is attached to.
     pub(crate) groups: Mutex<Vec<Gid>>,
+    /// The part of a QP that the connection manager moves.
+    pub(crate) moved: Moved,
 }
 
 impl QpObject {
@@ -147,14 +150,36 @@ impl QpObject {
         let qp = unsafe { &mut *self.qp.get() };
         let qp = qp.as_mut().ok_or(Errno::EINVAL)?;
         let result = work(qp);
-        let (send_queue, recv_queue) = qp.split();
-        *send = send_queue;
-        *recv = recv_queue;
+        (*send, *recv) = self.halves(qp);
         result
+    }
+
+    /// The same unless another thread works on the QP or posts to it.
+    pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut AnyQp) -> R) -> Option<R> {
+        let _control = match self.control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(control)) => control.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut send = self.send.try_lock()?;
+        let mut recv = self.recv.try_lock()?;
+        // SAFETY: with all three locks held there is no other reference to the QP or into it.
+        let qp = unsafe { &mut *self.qp.get() }.as_mut()?;
+        let result = work(qp);
+        (*send, *recv) = self.halves(qp);
+        Some(result)
+    }
+
+    /// The queues as those who post find them.
+    fn halves(&self, qp: &mut AnyQp) -> (SendHalf, RecvHalf) {
+        let state = qp.state();
+        let (send, recv) = qp.split();
+        (send.filter(|_| !self.moved.closes(state)), recv)
     }
 
     /// Moves the QP, and remembers the state for the program.
     pub(crate) fn modify(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<()> {
+        self.settle();
         self.with(|qp| {
             let modified = qp.modify(attr, mask);
             self.show_state(qp.state());
@@ -171,6 +196,7 @@ impl QpObject {
 
     /// Asks the device for the attributes.
     pub(crate) fn query(&self) -> Result<QueriedQp> {
+        self.settle();
         let mut queried = self.with(|qp| Ok(qp.query()?))?;
         self.show_state(queried.attr.qp_state);
         if queried.attr.ah_attr.force_loopback {
@@ -186,6 +212,12 @@ impl QpObject {
             let to = (&raw const self.ex.qp_base.state).cast_mut();
             to.write_volatile(state as c_int);
         }
+    }
+
+    /// Reads it, as the program may have written it.
+    pub(super) fn shown_state(&self) -> c_int {
+        // SAFETY: the field is there as long as the object, and a number may be anything.
+        unsafe { (&raw const self.ex.qp_base.state).read_volatile() }
     }
 
     /// Destroys the QP in the device, and makes it unknown to its events.
@@ -218,10 +250,7 @@ impl QpObject {
                 Ok(())
             }
             Err((kept, error)) => {
-                let kept = qp.insert(kept);
-                let (send_queue, recv_queue) = kept.split();
-                *send = send_queue;
-                *recv = recv_queue;
+                (*send, *recv) = self.halves(qp.insert(kept));
                 Err(error.into())
             }
         }
