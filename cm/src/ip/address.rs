@@ -150,8 +150,9 @@ impl Host<'_> {
 
     /// The device has refused the entry of an address that is ours.
     pub(crate) fn refuse(&mut self, address: IpAddr, vlan: Option<u16>) {
-        if let Some(index) = self.address(address, vlan) {
-            self.addresses[index].refused = true;
+        let index = self.address(address, vlan);
+        if let Some(slot) = index.and_then(|index| self.addresses.get_mut(index)) {
+            slot.refused = true;
         }
     }
 

@@ -39,7 +39,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                     if progress == Progress::Full {
                         self.work.push(&mut self.ids, index);
                     } else {
-                        self.ids[index as usize].links.working = false;
+                        self.rest(index);
                     }
                 }
             }
@@ -55,9 +55,14 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 // There is room: that was looked at.
                 let _ = self.work.posted.push(index);
             } else {
-                self.ids[index as usize].links.working = false;
+                self.rest(index);
             }
         }
+    }
+
+    /// Nothing of an id is with the firmware, or waits for its turn.
+    fn rest(&mut self, index: u32) {
+        self.ids[index as usize].links.working = false;
     }
 
     /// Begins what an id wants. Its turn comes after those that wait already.
