@@ -116,7 +116,7 @@ static bool is_datagrams(const struct rdma_cm_id *id) {
     return id->ps == RDMA_PS_UDP || id->ps == RDMA_PS_IPOIB;
 }
 
-/* What an event says. What the other end asks for is in those that it sent: an accepting end hears that its connection is
+/* Tells an event. What the other end asks for is in those that it sent: an accepting end hears that its connection is
  * established without any. */
 static void tell_event(struct rdma_cm_event *event, struct rdma_cm_id *subject) {
     const struct rdma_conn_param *conn = &event->param.conn;
@@ -515,7 +515,7 @@ static void *on_device(void) {
     return id;
 }
 
-/* Each call by its name. */
+/* Makes the call of a name. */
 static bool cm_call(const char *name) {
     struct sockaddr_storage one, other;
     NEW("rdma_create_event_channel", , rdma_create_event_channel(), destroy_channel)

@@ -76,7 +76,8 @@ static void poll_ex(struct ibv_cq_ex *cq, int wanted) {
     struct ibv_poll_cq_attr attr = {.comp_mask = k("mask", 0)};
     int result = ENOENT, got = 0;
     uint64_t has = k("wc", IBV_WC_STANDARD_FLAGS);
-    for (int idle = 0; (result = ibv_start_poll(cq, &attr)) == ENOENT && wanted && idle < COMES; idle++)
+    const uint64_t end = milliseconds() + COMES;
+    while ((result = ibv_start_poll(cq, &attr)) == ENOENT && wanted && milliseconds() < end)
         usleep(1000);
     if (result) {
         tell("%s", error_name(result));
@@ -164,7 +165,7 @@ static struct ibv_pd *parent_domain(struct ibv_pd *pd) {
     return ibv_alloc_parent_domain(context, &attr);
 }
 
-/* Each call by its name. */
+/* Makes the call of a name. */
 static bool extended_call(const char *name) {
     DO("wr_post", P0; if (!left_out) wr_post(x))
     DO("poll_ex", P0; int wanted = a(1); if (!left_out) poll_ex(x, wanted))

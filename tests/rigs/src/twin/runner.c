@@ -501,13 +501,19 @@ static void post(bool receive) {
         mw->rkey = wr.bind_mw.rkey;
 }
 
-/* Polls until so many completions have come, or none comes for some time. */
+static uint64_t milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+/* Polls until so many completions have come, for some time at most. */
 static void poll_cq(void) {
     struct ibv_cq *cq = AP(0);
     int wanted = a(1), got = 0;
     if (left_out)
         return;
-    for (uint64_t idle = 0, wait = k("wait", COMES); got < wanted && idle < wait;) {
+    for (uint64_t end = milliseconds() + k("wait", COMES); got < wanted && milliseconds() < end;) {
         struct ibv_wc wc;
         int result = ibv_poll_cq(cq, 1, &wc);
         if (result < 0) {
@@ -516,7 +522,6 @@ static void poll_cq(void) {
         }
         if (!result) {
             usleep(1000);
-            idle++;
             continue;
         }
         got++;
@@ -656,7 +661,7 @@ static struct ibv_mr *reg(bool iova) {
     return iova ? ibv_reg_mr_iova2(pd, at, size, from, access) : (ibv_reg_mr)(pd, at, size, access);
 }
 
-/* Each call by its name. */
+/* Makes the call of a name. */
 static bool call(const char *name) {
     struct ibv_ah_attr ah = ah_attr();
 #define ARE(known) if (!strcmp(name, known))
