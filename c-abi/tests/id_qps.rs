@@ -1,5 +1,5 @@
-//! The QPs of ids while the firmware is slow: no call and no other connection waits for a transition that is under way, and what a
-//! program sees of its QP is what librdmacm shows.
+//! The QPs of ids while the firmware is slow: no call and no other connection waits for a transition that is under way. Calls on the
+//! QP answer as after librdmacm's own transitions; the field `state` follows when the transition is over.
 
 // UNSAFETY: calls functions of C, and sets a variable before there are threads.
 #![expect(unsafe_code)]
@@ -183,12 +183,13 @@ fn destroy(id: *mut rdma_cm_id) {
 #[test]
 fn a_slow_transition_is_waited_for_by_those_alone_that_need_it() {
     // The first QP to go there is QP1. The first acceptance is slow, so that all of another connection happens meanwhile. The
-    // third connection fails at its client.
+    // fourth connection fails at its client, and the firmware stops when the sixth one is to end.
     // SAFETY: there is no other thread that reads the environment.
     unsafe {
         env::set_var(
             FAULT,
-            "command=INIT2RTR_QP,nth=2,late=10s;command=RTR2RTS_QP,nth=7,status=BAD_PARAM",
+            "command=INIT2RTR_QP,nth=2,late=10s;command=RTR2RTS_QP,nth=9,status=BAD_PARAM;\
+             command=2ERR_QP,nth=8,health=12",
         )
     };
     let (server, client) = (End::new(), End::new());
@@ -235,6 +236,26 @@ fn a_slow_transition_is_waited_for_by_those_alone_that_need_it() {
         destroy(id);
     }
 
+    // A QP that the program takes from its id stays as it is when the connection ends, and its end does not take the id's next one.
+    let id = client.connect();
+    let other = server.request();
+    accept(other);
+    assert_eq!(server.next(ESTABLISHED).0, other);
+    assert_eq!(client.next(ESTABLISHED).0, id);
+    // SAFETY: the ids and the QP are there.
+    unsafe {
+        let taken = std::mem::replace(&mut (*id).qp, null_mut());
+        assert_eq!(rdma_disconnect(id), 0);
+        assert_eq!((&raw const (*taken).state).read_volatile(), RTS);
+        assert_eq!(client.next(DISCONNECTED).0, id);
+        assert_eq!(server.next(DISCONNECTED).0, other);
+        create_qp(id);
+        assert_eq!(ibv_destroy_qp(taken), 0);
+        assert_eq!(state(id), INIT);
+    }
+    destroy(other);
+    destroy(id);
+
     // A QP that the firmware does not move on the way to a connection: its other end is refused, and both are in ERR.
     let id = client.connect();
     let other = server.request();
@@ -259,6 +280,15 @@ fn a_slow_transition_is_waited_for_by_those_alone_that_need_it() {
     unsafe {
         (*id).qp = null_mut();
         assert_eq!(rdma_destroy_id(id), 0);
-        assert_eq!(rdma_destroy_id(listener), 0);
     }
+
+    // Nothing waits for a transition of a device that fails meanwhile.
+    let id = client.connect();
+    let other = server.request();
+    accept(other);
+    assert_eq!(server.next(ESTABLISHED).0, other);
+    assert_eq!(client.next(ESTABLISHED).0, id);
+    // SAFETY: the id is there.
+    unsafe { rdma_disconnect(id) };
+    assert_ne!(state(id), ERR);
 }

@@ -88,6 +88,8 @@ pub(crate) struct Hca {
     woken: AtomicBool,
     /// The process is about to end.
     ending: AtomicBool,
+    /// The device has failed, and answers nothing any more.
+    failed: AtomicBool,
 }
 
 impl Hca {
@@ -120,6 +122,7 @@ impl Hca {
             turned: Condvar::new(),
             woken: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         })))
     }
 
@@ -208,10 +211,15 @@ impl Hca {
         );
     }
 
-    /// Waits until the connection manager has moved the QP of an id to where it is to go. No lock of the QP is held meanwhile: the
-    /// manager takes them.
+    /// The device has failed: no transition ends any more.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection manager has moved the QP of an id to where it is to go, or the device has failed. No lock of the
+    /// QP is held meanwhile: the manager takes them.
     pub(crate) fn settle(&self, id: CmId) {
-        while !self.is_ending() {
+        while !self.is_ending() && !self.failed.load(Ordering::Relaxed) {
             let before = *lock(&self.turns);
             match self.manager_quietly() {
                 Ok(manager) if manager.qp_is_moving(id).unwrap_or(false) => {}

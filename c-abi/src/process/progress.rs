@@ -60,6 +60,7 @@ fn run(hca: &'static Hca) {
                 hca.device.recorder().and_then(write_report);
             }
             failed = true;
+            hca.fail();
             thread::park_timeout(FAILED);
         }
         hca.begin_turn();

@@ -16,7 +16,7 @@ use crate::process::hca::Cm;
 use crate::rdmacm::channel::channel;
 use crate::rdmacm::endpoint::rdma_get_src_port;
 use crate::rdmacm::event::completed;
-use crate::rdmacm::id::{IdObject, id, manager_of};
+use crate::rdmacm::id::{IdObject, id, manager_of, mover_of};
 use crate::rdmacm::wildcard::listen_elsewhere;
 use crate::verbs::modify;
 
@@ -52,18 +52,18 @@ unsafe fn from_c<'a>(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
             },
             None => ConnParam::default(),
         };
-        match ((*id).qp.as_ref(), (*id).qp_type) {
-            (Some(own), IBV_QPT_UD) => found.qp_num = own.qp_num,
-            (None, IBV_QPT_UD) => {}
+        match ((*id).qp.is_null(), (*id).qp_type) {
+            (false, IBV_QPT_UD) => found.qp_num = (*(*id).qp).qp_num,
+            (true, IBV_QPT_UD) => {}
             // The manager has it, unless the program has destroyed it.
-            (Some(_), _) => {
+            (false, _) => {
                 let (hca, cm) = manager_of(id)?;
                 let own = hca.manager_quietly()?.qp_num(cm)?;
                 found.qp_num = own.ok_or(Errno::EINVAL)?.number();
             }
             // Which QP is not said anywhere.
-            (None, _) if param.is_null() => return Err(Errno::EINVAL),
-            (None, _) => {}
+            (true, _) if param.is_null() => return Err(Errno::EINVAL),
+            (true, _) => {}
         }
         Ok(found)
     }
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn rdma_connect(
     let begun = guarded(|| {
         // SAFETY: the caller promises that the id was created here; `conn_param` is NULL or a structure of the headers.
         unsafe {
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
             hca.manager()?.connect(cm, Some(&param))?;
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn rdma_accept(
     let begun = guarded(|| {
         // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.
         unsafe {
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
             hca.manager()?.accept(cm, Some(&param))?;
@@ -200,7 +200,7 @@ unsafe fn refuse(
     as_status(|| {
         // SAFETY: the caller promises the same as for `rdma_reject`.
         unsafe {
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             let data = bytes(private_data, private_data_len);
             Ok(reject(&mut *hca.manager()?, cm, data)?)
         }
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
             if !(*id).qp.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             Ok(hca.manager()?.establish(cm)?)
         }
     })
@@ -257,7 +257,7 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             if (*id).qp_type == IBV_QPT_UD {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             if !matches!(
                 hca.manager()?.state(cm)?,
                 IdState::Connect | IdState::Disconnect
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
             if !(*id).qp.is_null() || ece.comp_mask != 0 {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             let ece = Ece {
                 vendor_id: ece.vendor_id,
                 options: ece.options,
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_
             if !(*id).qp.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = manager_of(id)?;
+            let (hca, cm) = mover_of(id)?;
             let found = hca.manager()?.get_remote_ece(cm)?;
             ece.write(ibv_ece {
                 vendor_id: found.vendor_id,

@@ -398,6 +398,23 @@ pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, Cm
     Ok((inner.hca, inner.cm))
 }
 
+/// The same for a call that may move the id's QP. A QP that the program has taken from the id (`id->qp = NULL`) is taken from the
+/// manager first.
+///
+/// # Safety
+/// The caller promises the same as for [`id`].
+pub(super) unsafe fn mover_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, CmId)> {
+    // SAFETY: the caller promises the same as for `id`.
+    let ((hca, cm), has_none) = unsafe { (manager_of(id)?, (*id).qp.is_null()) };
+    if has_none {
+        let taken = hca.manager_quietly()?.qp_num(cm)?;
+        if let Some(qpn) = taken {
+            hca.manager()?.detach_qp(cm, qpn)?;
+        }
+    }
+    Ok((hca, cm))
+}
+
 /// An event with its private data.
 #[repr(C)]
 pub(super) struct EventObject {

@@ -14,7 +14,7 @@ use crate::abi::numbers::*;
 use crate::abi::objects::*;
 use crate::process::failure::{Errno, Result, as_nothing, as_status};
 use crate::process::memory;
-use crate::rdmacm::id::{id, manager_of};
+use crate::rdmacm::id::{id, manager_of, mover_of};
 use crate::rdmacm::verbs_of::xrcd_of;
 use crate::verbs::qp::{self, QpObject};
 use crate::verbs::{channel, cq, create_qp, pd, srq, xrc};
@@ -110,6 +110,7 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
         if !(*id).qp.is_null() || (*id).verbs.is_null() {
             return Err(Errno::EINVAL);
         }
+        mover_of(id)?;
         if attr.qp_type != IBV_QPT_XRC_RECV {
             if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
                 attr.comp_mask |= IBV_QP_INIT_ATTR_PD;

@@ -1,7 +1,8 @@
-//! QPs that the connection manager moves: those of ids, from `rdma_create_qp` until they are destroyed.
+//! QPs that the connection manager moves: those of ids, from `rdma_create_qp` until they are destroyed, or until the program takes
+//! them from their ids (`id->qp = NULL`) and makes the next call on these.
 //!
 //! The manager is locked while it moves a QP, and takes the QP's locks then. It never waits for them, since a program holds that of
-//! the send queue from `ibv_wr_start` to `ibv_wr_complete`; and no thread waits for the manager with one of them held.
+//! the send queue from `ibv_wr_start` to `ibv_wr_complete`, and may make calls meanwhile that wait for the manager.
 
 // UNSAFETY: shares a QP of C with the connection manager.
 #![expect(unsafe_code)]
@@ -13,7 +14,6 @@ use std::sync::Mutex;
 use bareverbs_node::cm::rdma::{AttachedQp, CmId};
 use bareverbs_node::verbs::{DynQp, ModifyError, QpAttr, QpAttrMask, QpState, Qpn};
 
-use crate::abi::numbers::IBV_QPT_XRC_RECV;
 use crate::process::data_lock::DataGuard;
 use crate::process::failure::{Errno, Result, lock};
 use crate::process::hca::P;
@@ -24,12 +24,22 @@ use crate::verbs::qp::{AnyQp, QpObject, SendHalf};
 pub(crate) struct Moved {
     /// The id that has the QP. It may be gone.
     by: Mutex<Option<CmId>>,
-    /// A transition that is begun once the QP's locks can be had.
-    waiting: Mutex<Option<(QpAttr, QpAttrMask)>>,
+    transition: Mutex<Transition>,
+}
+
+/// A transition that the connection manager has asked for.
+#[derive(Default)]
+enum Transition {
+    #[default]
+    None,
+    /// It is begun once the QP's locks can be had.
+    Waiting(QpAttr, QpAttrMask),
+    /// It is under way, to this state if the state changes.
+    Begun(Option<QpState>),
 }
 
 impl Moved {
-    /// Returns `true` if who posts a send has to wait for the manager, which may be about to move the QP to RTS.
+    /// Returns `true` if a send that is posted has to wait for the manager, which may be about to move the QP to RTS.
     pub(super) fn closes(&self, state: QpState) -> bool {
         matches!(state, QpState::Init | QpState::Rtr) && lock(&self.by).is_some()
     }
@@ -54,9 +64,9 @@ impl QpObject {
         let by = lock(&self.moved.by).take();
         if let Some(id) = by
             && let Ok(mut manager) = self.hca.manager()
-            && let Err(error) = manager.detach_qp(id)
+            && let Err(error) = manager.detach_qp(id, self.qpn())
         {
-            // The id is gone.
+            // The id is gone, or has another one.
             log::debug!("{error}");
         }
     }
@@ -69,18 +79,14 @@ impl QpObject {
         }
     }
 
-    /// The send queue of a QP to which a post has found nothing to post to, after what the connection manager does with it.
+    /// The send queue after the transition that is under way, for a post that was made in a state without one.
+    ///
+    /// # Errors
+    /// EINVAL if the QP takes no sends in its state.
     pub(crate) fn send_later(&self) -> Result<DataGuard<'_, SendHalf>> {
         self.settle();
         let half = self.send.lock();
-        let has_queue =
-            self.ex.qp_base.qp_type != IBV_QPT_XRC_RECV && lock(&self.moved.by).is_some();
-        match *half {
-            Some(_) => Ok(half),
-            // It is there, and holds nothing in this state.
-            None if has_queue => Err(Errno::ENOMEM),
-            None => Err(Errno::EINVAL),
-        }
+        half.is_some().then_some(half).ok_or(Errno::EINVAL)
     }
 
     fn begin(
@@ -90,6 +96,8 @@ impl QpObject {
         mask: QpAttrMask,
     ) -> std::result::Result<(), ModifyError> {
         verbs(qp)?.start_modify(attr, mask)?;
+        let state = mask.contains(QpAttrMask::STATE).then_some(attr.qp_state);
+        *lock(&self.moved.transition) = Transition::Begun(state);
         if mask.contains(QpAttrMask::AV) {
             *lock(&self.path) = attr.ah_attr;
         }
@@ -97,7 +105,7 @@ impl QpObject {
     }
 }
 
-/// QPs of ids are of these.
+/// The QP, which has no type that ids have no QPs of.
 fn verbs(qp: &mut AnyQp) -> std::result::Result<&mut DynQp<'static, P>, ModifyError> {
     match qp {
         AnyQp::Verbs(qp) => Ok(qp),
@@ -132,29 +140,41 @@ impl AttachedQp for QpObject {
     ) -> std::result::Result<(), ModifyError> {
         self.try_with(|qp| self.begin(qp, attr, mask))
             .unwrap_or_else(|| {
-                *lock(&self.moved.waiting) = Some((*attr, mask));
+                *lock(&self.moved.transition) = Transition::Waiting(*attr, mask);
                 Ok(())
             })
     }
 
     fn try_finish_modify(&self) -> Option<std::result::Result<(), ModifyError>> {
         self.try_with(|qp| {
-            let mut waiting = lock(&self.moved.waiting);
-            if let Some((attr, mask)) = *waiting {
-                match self.begin(qp, &attr, mask) {
+            let transition = std::mem::take(&mut *lock(&self.moved.transition));
+            let to = match transition {
+                Transition::None => None,
+                Transition::Begun(to) => to,
+                Transition::Waiting(attr, mask) => match self.begin(qp, &attr, mask) {
                     Err(ModifyError::Command(error)) if error.failure.is_queue_full() => {
+                        *lock(&self.moved.transition) = transition;
                         return None;
                     }
-                    Err(error) => {
-                        *waiting = None;
-                        return Some(Err(error));
-                    }
-                    Ok(()) => *waiting = None,
-                }
-            }
+                    Err(error) => return Some(Err(error)),
+                    Ok(()) => mask.contains(QpAttrMask::STATE).then_some(attr.qp_state),
+                },
+            };
             let finished = verbs(qp).map(DynQp::try_finish_modify);
-            self.show_state(qp.state());
-            finished.unwrap_or_else(|error| Some(Err(error)))
+            let is = qp.state();
+            self.show_state(is);
+            match (finished, to) {
+                (Err(error), _) => Some(Err(error)),
+                (Ok(None), to) => {
+                    *lock(&self.moved.transition) = Transition::Begun(to);
+                    None
+                }
+                // A call of the program's has taken the answer, which was a refusal, or has moved the QP since.
+                (Ok(Some(Ok(()))), Some(said)) if said != is => {
+                    Some(Err(ModifyError::CurrentState { said, is }))
+                }
+                (Ok(finished), _) => finished,
+            }
         })
         .flatten()
     }

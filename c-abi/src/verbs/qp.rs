@@ -154,7 +154,7 @@ impl QpObject {
         result
     }
 
-    /// The same unless another thread works on the QP or posts to it.
+    /// Does the same, unless another thread works on the QP or posts to it.
     pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut AnyQp) -> R) -> Option<R> {
         let _control = match self.control.try_lock() {
             Ok(control) => control,

@@ -272,7 +272,7 @@ impl<'s> LiveQp<'s> {
         self.complete(counter, SILENT).is_some()
     }
 
-    /// As [`complete_send`](Self::complete_send), of a work request that closes a window ([`CLOSES`]).
+    /// Completes a work request that closes a window ([`CLOSES`]), as [`complete_send`](Self::complete_send) does others.
     #[cold]
     pub(crate) fn complete_closing(self, counter: u16) -> Option<u64> {
         self.complete(counter, CLOSES)

@@ -337,8 +337,8 @@ impl Default for Wc {
 /// receives.
 pub(crate) const FRAME: u8 = 6;
 
-/// In place of the operation in the completion of a local invalidation, for which the device has that of each UMR. It is none of
-/// the device's own.
+/// This stands in place of the operation in the completion of a local invalidation, for which the device has that of each UMR. It is
+/// mlx5's number for an operation that cards do not report (`MLX5_OPCODE_LOCAL_INVAL`).
 pub(crate) const LOCAL_INV: u8 = 0x1b;
 
 /// Where the words of a CQE come from.

@@ -30,13 +30,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(())
     }
 
-    /// Takes the QP of the application's away from an id. A transition that is under way goes on. A connection that waits for it is
+    /// Takes the application's QP of this number away from an id. A transition that is under way goes on. A connection that waits for it is
     /// called off: the other end is refused, and the application sees `ConnectError`.
-    pub fn detach_qp(&mut self, id: CmId) -> Result<(), RdmaError> {
+    ///
+    /// # Errors
+    /// [`RdmaError::NoQp`] if the id has none, or another one.
+    pub fn detach_qp(&mut self, id: CmId, qpn: Qpn) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let slot = &self.ids[index];
-        if !slot.objects.qp.is_attached() {
-            return Err(RdmaError::NoQp);
+        match &slot.objects.qp {
+            QpOf::Attached(qp) if qp.qpn() == qpn => {}
+            _ => return Err(RdmaError::NoQp),
         }
         let connecting = slot.work.is_connecting();
         self.forget_qp(index);

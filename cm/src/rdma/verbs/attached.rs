@@ -28,7 +28,7 @@ pub trait AttachedQp: fmt::Debug + Sync {
     /// Begins a transition: [`DynQp::start_modify`](bareverbs_core::qp::DynQp::start_modify).
     ///
     /// # Errors
-    /// As there. With [`CommandFailure::QueueFull`](bareverbs_core::CommandFailure::QueueFull) it is begun later.
+    /// The errors are the same as there. With [`CommandFailure::QueueFull`](bareverbs_core::CommandFailure::QueueFull) it is begun later.
     fn start_modify(&self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError>;
 
     /// Returns the result of the transition once it is over:
@@ -40,7 +40,7 @@ pub trait AttachedQp: fmt::Debug + Sync {
 #[cfg(feature = "attached-qps")]
 pub(crate) type Attached<'d> = &'d dyn AttachedQp;
 
-/// There is none.
+/// Without the feature there is no such QP.
 #[cfg(not(feature = "attached-qps"))]
 pub(crate) type Attached<'d> = never::Never<'d>;
 

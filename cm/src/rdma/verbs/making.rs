@@ -30,7 +30,7 @@ pub(crate) enum QpOf<'d, P: Platform> {
     Failed(RdmaError),
     Making(Making<'d, P>),
     Made(DynQp<'d, P>),
-    /// The application's, which the manager moves.
+    /// A QP that belongs to the application, and that the manager moves.
     #[cfg_attr(not(feature = "attached-qps"), expect(dead_code))]
     Attached(Attached<'d>),
     /// The id is gone, or the QP could not be made.

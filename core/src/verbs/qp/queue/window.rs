@@ -76,7 +76,7 @@ impl MwBind {
     }
 }
 
-/// Returns `true` of a local invalidation. A window of type 1 is closed by a bind.
+/// Returns `true` for a local invalidation. A window of type 1 is closed by a bind.
 fn closes(kind: MwType, piece: Option<&MwBind>) -> bool {
     kind == MwType::Type2 && piece.is_none()
 }

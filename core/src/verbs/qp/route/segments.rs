@@ -77,7 +77,7 @@ pub(in crate::verbs::qp) trait Segments {
     fn put(self, wqe: Wqe<'_>);
 }
 
-/// Of a UMR that closes a window: nothing before what it changes.
+/// A UMR that closes a window has nothing before the changes.
 pub(in crate::verbs::qp) struct Closing;
 
 impl Segments for Closing {
