@@ -237,13 +237,20 @@ fn a_slow_transition_is_waited_for_by_those_alone_that_need_it() {
     }
 
     // A QP that the program takes from its id stays as it is when the connection ends, and its end does not take the id's next one.
+    // One that is taken after `rdma_accept` is in RTS, and the connection comes up.
     let id = client.connect();
     let other = server.request();
     accept(other);
+    // SAFETY: the id and its QP are there.
+    let theirs = unsafe { std::mem::replace(&mut (*other).qp, null_mut()) };
+    create_qp(other);
     assert_eq!(server.next(ESTABLISHED).0, other);
     assert_eq!(client.next(ESTABLISHED).0, id);
-    // SAFETY: the ids and the QP are there.
+    // SAFETY: the ids and the QPs are there, and one of these is not used again.
     unsafe {
+        assert_eq!((&raw const (*theirs).state).read_volatile(), RTS);
+        assert_eq!(ibv_destroy_qp(theirs), 0);
+        assert_eq!(state(other), INIT);
         let taken = std::mem::replace(&mut (*id).qp, null_mut());
         assert_eq!(rdma_disconnect(id), 0);
         assert_eq!((&raw const (*taken).state).read_volatile(), RTS);

@@ -17,7 +17,7 @@ use bareverbs_node::cm::rdma::{
 use bareverbs_node::cm::sa::{self, QuestionSlot};
 use bareverbs_node::verbs::{
     Config, CqSlot, Device, DeviceSlot, EthernetInit, FlightRecorder, Gid, LinkLayer, Mtu, Pd,
-    PortState, QpSlot, Record, SrqSlot, Storage,
+    PortState, QpSlot, Qpn, Record, SrqSlot, Storage,
 };
 use bareverbs_node::{Address, PageChunks, wait_for_link, write_report};
 
@@ -216,15 +216,20 @@ impl Hca {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the connection manager has moved the QP of an id to where it is to go, or the device has failed. No lock of the
-    /// QP is held meanwhile: the manager takes them.
-    pub(crate) fn settle(&self, id: CmId) {
+    /// Waits until the connection manager has moved the QP of an id to where it is to go, or the device has failed; with a number,
+    /// that QP only, which may no longer be the id's. No lock of the QP is held meanwhile: the manager takes them.
+    pub(crate) fn settle(&self, id: CmId, qpn: Option<Qpn>) {
+        let is_it = |moving| qpn.is_none_or(|qpn| qpn == moving);
         while !self.is_ending() && !self.failed.load(Ordering::Relaxed) {
             let before = *lock(&self.turns);
-            match self.manager_quietly() {
-                Ok(manager) if manager.qp_is_moving(id).unwrap_or(false) => {}
-                // An id that is gone moves nothing.
-                _ => return,
+            let Ok(manager) = self.manager_quietly() else {
+                return;
+            };
+            // An id that is gone moves nothing.
+            let moving = manager.moving_qp(id).ok().flatten();
+            drop(manager);
+            if !moving.is_some_and(is_it) {
+                return;
             }
             self.wait_turn_after(before, TURN);
         }

@@ -200,7 +200,7 @@ unsafe fn refuse(
     as_status(|| {
         // SAFETY: the caller promises the same as for `rdma_reject`.
         unsafe {
-            let (hca, cm) = mover_of(id)?;
+            let (hca, cm) = manager_of(id)?;
             let data = bytes(private_data, private_data_len);
             Ok(reject(&mut *hca.manager()?, cm, data)?)
         }
@@ -266,7 +266,7 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             }
             hca.manager()?.disconnect(cm)?;
             // The QP is in ERR when this returns.
-            hca.settle(cm);
+            hca.settle(cm, None);
             // An end that was reported before is not reported again.
             Ok(!lock(&self::id(id)?.inner).disconnected)
         }
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
             if !(*id).qp.is_null() || ece.comp_mask != 0 {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = mover_of(id)?;
+            let (hca, cm) = manager_of(id)?;
             let ece = Ece {
                 vendor_id: ece.vendor_id,
                 options: ece.options,
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_
             if !(*id).qp.is_null() {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = mover_of(id)?;
+            let (hca, cm) = manager_of(id)?;
             let found = hca.manager()?.get_remote_ece(cm)?;
             ece.write(ibv_ece {
                 vendor_id: found.vendor_id,

@@ -64,7 +64,7 @@ pub(crate) unsafe fn destroy_id(id: *mut rdma_cm_id) -> Result<()> {
     }
     wildcard::forget(object);
     // What the manager has begun with its QP is over when the QP is no longer the id's.
-    hca.settle(cm);
+    hca.settle(cm, None);
     match hca.manager() {
         Ok(mut manager) => manager.destroy_id(cm)?,
         // The process is about to end.

@@ -106,9 +106,9 @@ unsafe fn process(taken: &Taken) -> Result<Option<*mut rdma_cm_event>> {
                 c.status = -Errno::EINVAL.0;
             }
             // The QP is in ERR when the program hears of it.
-            EventType::Rejected => hca.settle(event.id),
+            EventType::Rejected => hca.settle(event.id, None),
             EventType::ConnectError => {
-                hca.settle(event.id);
+                hca.settle(event.id, None);
                 let why = hca.manager_quietly()?.last_error(event.id)?;
                 if let Some(refused @ RdmaError::ModifyQp(_)) = why {
                     c.status = -Errno::from(refused).0;

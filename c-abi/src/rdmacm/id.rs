@@ -409,7 +409,12 @@ pub(super) unsafe fn mover_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, CmId
     if has_none {
         let taken = hca.manager_quietly()?.qp_num(cm)?;
         if let Some(qpn) = taken {
-            hca.manager()?.detach_qp(cm, qpn)?;
+            // What a call has begun is done before, as librdmacm does it in the call.
+            hca.settle(cm, Some(qpn));
+            let detached = hca.manager()?.detach_qp(cm, qpn);
+            if let Err(error) = detached {
+                log::debug!("{error}");
+            }
         }
     }
     Ok((hca, cm))

@@ -75,7 +75,7 @@ impl QpObject {
     pub(crate) fn settle(&self) {
         let by = *lock(&self.moved.by);
         if let Some(id) = by {
-            self.hca.settle(id);
+            self.hca.settle(id, Some(self.qpn()));
         }
     }
 

@@ -51,10 +51,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.flush(now)
     }
 
-    /// Returns `true` while the QP of an id is on its way to another state, or is to go there.
-    pub fn qp_is_moving(&self, id: CmId) -> Result<bool, RdmaError> {
-        let slot = self.ids.slot(id)?;
-        Ok(slot.objects.has_qp() && slot.work.is_busy())
+    /// The number of an id's QP while that is on its way to another state, or is to go there.
+    pub fn moving_qp(&self, id: CmId) -> Result<Option<Qpn>, RdmaError> {
+        let busy = self.ids.slot(id)?.work.is_busy();
+        Ok(self.qp_num(id)?.filter(|_| busy))
     }
 
     /// The number of an id's QP, if it has one.

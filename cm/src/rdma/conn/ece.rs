@@ -14,10 +14,10 @@ use crate::rdma::types::error::RdmaError;
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Sets the options that the QP of this end has, to go out with [`connect`](Self::connect) or
     /// [`accept`](Self::accept) (`rdma_set_local_ece`); on the passive side, those of the other end that the QP
-    /// accepts. Only without a QP on the id, and with a vendor.
+    /// accepts. Only without a QP of the manager's on the id, and with a vendor.
     pub fn set_local_ece(&mut self, id: CmId, ece: Ece) -> Result<(), RdmaError> {
         let slot = self.ids.slot_mut(id)?;
-        if slot.objects.qp.is_made() {
+        if slot.objects.qp.is_made() && !slot.objects.qp.is_attached() {
             return Err(RdmaError::QpExists);
         }
         if ece.vendor_id == 0 || ece.vendor_id > 0xff_ffff {
@@ -32,10 +32,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     }
 
     /// The options that the other end's request or answer came with (`rdma_get_remote_ece`); vendor 0 if none did. Only
-    /// without a QP on the id.
+    /// without a QP of the manager's on the id.
     pub fn get_remote_ece(&self, id: CmId) -> Result<Ece, RdmaError> {
         let slot = self.ids.slot(id)?;
-        if slot.objects.qp.is_made() {
+        if slot.objects.qp.is_made() && !slot.objects.qp.is_attached() {
             return Err(RdmaError::QpExists);
         }
         match slot.conn.id {
