@@ -210,9 +210,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 }
                 continue;
             }
-            let Some(state) = qp.state() else {
+            if !qp.is_made() {
                 return Progress::Done;
-            };
+            }
             if let Some(transition) = slot.work.under_way {
                 let Some(moved) = qp.try_finish_modify() else {
                     return Progress::Posted;
@@ -221,7 +221,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 self.moved(now, index, transition, moved.map_err(RdmaError::from));
                 continue;
             }
-            if slot.work.flush && matches!(state, QpState::Reset | QpState::Err) {
+            if slot.work.flush && matches!(qp.state(), Some(QpState::Reset | QpState::Err)) {
                 slot.work.flush = false;
             }
             let Some(next) = slot.work.next() else {

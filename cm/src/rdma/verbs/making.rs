@@ -49,6 +49,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
     }
 
     /// The state of the QP, as far as the host knows it.
+    #[inline]
     pub(crate) fn state(&self) -> Option<QpState> {
         match self {
             Self::Made(qp) => Some(qp.state()),
@@ -58,6 +59,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
     }
 
     /// Begins a transition of the QP.
+    #[inline]
     pub(crate) fn start_modify(
         &mut self,
         attr: &QpAttr,
@@ -71,6 +73,7 @@ impl<'d, P: Platform> QpOf<'d, P> {
     }
 
     /// Returns the result of the transition once it is over.
+    #[inline]
     pub(crate) fn try_finish_modify(&mut self) -> Option<Result<(), ModifyError>> {
         match self {
             Self::Made(qp) => qp.try_finish_modify(),
