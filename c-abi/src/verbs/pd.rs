@@ -27,9 +27,8 @@ pub(crate) struct PdObject {
     pub(crate) pd: Arc<Pd<'static, P>>,
     /// The thread domain of a parent domain; NULL for one without, and for a protection domain.
     td: *mut ibv_td,
-    is_parent: bool,
-    /// CQs that name it have it as well.
-    users: Arc<()>,
+    /// Of a parent domain alone. CQs that name it have it as well.
+    users: Option<Arc<()>>,
 }
 
 /// A thread domain: the program's promise that objects are used by one thread at a time. Queues have a lock each, which a
@@ -57,8 +56,7 @@ impl PdObject {
             hca,
             pd: Arc::new(pd),
             td: ptr::null_mut(),
-            is_parent: false,
-            users: Arc::default(),
+            users: None,
         }))
         .cast()
     }
@@ -80,10 +78,7 @@ pub(crate) unsafe fn pd<'a>(pd: *mut ibv_pd) -> Result<&'a PdObject> {
 pub(crate) unsafe fn parent(pd: *mut ibv_pd) -> Result<Arc<()>> {
     // SAFETY: the caller promises that it was allocated here.
     let object = unsafe { self::pd(pd) }?;
-    match object.is_parent {
-        true => Ok(object.users.clone()),
-        false => Err(Errno::EINVAL),
-    }
+    object.users.clone().ok_or(Errno::EINVAL)
 }
 
 /// Allocates a protection domain: `ibv_alloc_pd`.
@@ -112,8 +107,8 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         // SAFETY: the caller's promise: it is a `PdObject`. What is moved out is moved back if it stays.
         unsafe {
             let object = pd.cast::<PdObject>();
-            if (*object).is_parent {
-                if Arc::strong_count(&(*object).users) > 1 {
+            if let Some(users) = &(*object).users {
+                if Arc::strong_count(users) > 1 {
                     return Err(Errno::EBUSY);
                 }
                 if let Some(td) = (*object).td.cast::<TdObject>().as_ref() {
@@ -201,7 +196,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             let hca = self::context(context)?.hca;
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
             let of = self::pd(attr.pd)?;
-            if of.is_parent || !ptr::eq(of.hca, hca) {
+            if of.users.is_some() || !ptr::eq(of.hca, hca) {
                 return Err(Errno::EINVAL);
             }
             if attr.comp_mask != 0 {
@@ -218,8 +213,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
                 hca,
                 pd: of.pd.clone(),
                 td: attr.td,
-                is_parent: true,
-                users: Arc::default(),
+                users: Some(Arc::default()),
             };
             Ok(Box::into_raw(Box::new(object)).cast())
         }
