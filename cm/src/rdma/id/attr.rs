@@ -71,7 +71,8 @@ impl<'d, P: Platform> Hca<'d, P> {
         });
         let attr = QpAttr {
             qp_state: QpState::Rtr,
-            qp_access_flags: self.access(slot.id_type, resources),
+            // Of a request that asks for none, none is answered, whatever the answer says (`cm_init_qp_init_attr`).
+            qp_access_flags: self.access(slot.id_type, resources.min(params.max_dest_rd_atomic)),
             ah_attr,
             path_mtu: Mtu::from_number(params.path_mtu).unwrap_or(Mtu::B256),
             dest_qp_num: Qpn::from_low_bits(params.dest_qpn),
