@@ -398,8 +398,8 @@ pub(crate) unsafe fn manager_of(id: *mut rdma_cm_id) -> Result<(&'static Hca, Cm
     Ok((inner.hca, inner.cm))
 }
 
-/// The same for a call that may move the id's QP. A QP that the program has taken from the id (`id->qp = NULL`) is taken from the
-/// manager first.
+/// Finds the same for a call that may move the id's QP. A QP that the program has taken from the id (`id->qp = NULL`) is taken from
+/// the manager first.
 ///
 /// # Safety
 /// The caller promises the same as for [`id`].

@@ -129,8 +129,8 @@ pub(crate) const DRAINED: u32 = 1 << 10;
 /// is half of all numbers away ([`SendRing`](crate::memory::send_ring::SendRing)), and this mark does not lead back from there.
 pub(crate) const SILENT: u32 = 1 << 30;
 
-/// The same of a work request that closes a window: the device completes it as one that opens it, and the slow way of polling,
-/// which hands it out, knows it by this.
+/// The mark of a work request that closes a window. The device completes it as one that opens it; the slow way of polling hands it
+/// out, and knows it by this mark.
 pub(crate) const CLOSES: u32 = 1 << 29;
 
 /// Errors of a QP that completions have reported, in the same word. Cleared by transitions.
