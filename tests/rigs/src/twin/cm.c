@@ -1,11 +1,10 @@
-/* The calls of librdmacm, for runner.c: they are compiled as one text, behind it. An address is one of the names below with a
+/* The calls of librdmacm, for runner.c: compiled as one text with it. An address is one of the names below with a
  * port (`own:7000`), or `null`. Events are taken in their order, each by a call that waits for it, and are acknowledged at
  * once, unless they are kept under a name. */
 
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <rdma/rdma_verbs.h>
 
 static const struct {
@@ -16,6 +15,9 @@ static const struct {
     {"silent6", "fd00::77"}, {"foreign6", "2001:db8::1"}, {"any6", "::"},       {"loop6", "::1"},
     {"group6", "ff0e::4"},   {"broadcast", "255.255.255.255"},
 };
+
+/* The ports that the lines of the script have named; others are chosen. */
+static bool ports_given[1 << 16] = {true};
 
 /* The argument at a place, of those without a key, as it is written. */
 static const char *text(int place) {
@@ -44,6 +46,7 @@ static struct sockaddr *address(const char *word, struct sockaddr_storage *space
     snprintf(name, sizeof name, "%s", word);
     char *colon = strchr(name, ':');
     uint16_t port = htons(colon ? atoi(colon + 1) : 0);
+    ports_given[ntohs(port)] = true;
     if (colon)
         *colon = 0;
     if (!strcmp(name, "family")) {
@@ -63,10 +66,9 @@ static struct sockaddr *address(const char *word, struct sockaddr_storage *space
     return (void *)space;
 }
 
-/* Ports that the scripts give are in the seven thousands; others are chosen. */
 static void tell_port(uint16_t port) {
     port = ntohs(port);
-    if (port / 1000 == 7 || !port)
+    if (ports_given[port])
         tell(":%u", port);
     else
         tell(":chosen");
@@ -395,6 +397,7 @@ static struct rdma_addrinfo *get_addrinfo(void) {
                          *found = NULL;
     struct sockaddr_storage source, dest;
     const char *node = host(text(0)), *service = text(1);
+    ports_given[atoi(service) & 0xffff] = true;
     if (key("src")) {
         hints.ai_src_addr = address(key("src"), &source);
         hints.ai_src_len = source.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);

@@ -75,7 +75,10 @@ fn calls(program: &str) -> Calls<'_> {
         {
             of = &line[at + 1..at + length + 3];
         }
-        let names = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        // Every other piece is a string's text.
+        let pieces = line.split('"').step_by(2);
+        let names =
+            pieces.flat_map(|piece| piece.split(|c: char| !c.is_alphanumeric() && c != '_'));
         calls
             .entry(of)
             .or_default()
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn functions_are_counted_through_those_of_the_program() {
-        let program = "static void help(void) {\n    ibv_b(1);\n}\nstatic bool call(const char *name) {\n    \
+        let program = "static void help(void) {\n    ibv_b(\"ibv_e\");\n}\nstatic bool call(const char *name) {\n    \
                        NEW(\"one\", , ibv_a(help()), ibv_c)\n    DO(\"two\", ibv_d(\n        3))\n}\n";
         let list = "| `ibv_a`, `ibv_b` | works | x |\n| `ibv_c` | works | x |\n| `ibv_d`, `ibv_e` | works | x |\n\
                     | `ibv_f` | refuses | x |\n";

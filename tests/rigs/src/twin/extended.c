@@ -10,15 +10,17 @@ static void wr_post(struct ibv_qp *qp) {
     uint64_t op = k("op", IBV_WR_SEND), remote = (to ? (uintptr_t)to->addr : 0) + k("remote", BUFFER / 2);
     uint32_t rkey = mw ? mw->rkey : to ? to->rkey + k("rkey", 0) : 0, length = k("len", 8), sges = k("sges", 1);
     char *at = mr ? (char *)mr->addr + k("at", 0) : NULL;
-    struct ibv_sge list[32];
-    struct ibv_data_buf buffers[32];
+    struct ibv_sge list[128];
+    struct ibv_data_buf buffers[128];
     if (left_out)
         return;
+    if (sges > 128)
+        fail("too many entries", "");
     if (!qpx) {
         tell("no extended queue pair");
         return;
     }
-    for (uint32_t i = 0; i < sges && i < 32; i++) {
+    for (uint32_t i = 0; i < sges; i++) {
         list[i] = (struct ibv_sge){.addr = (uintptr_t)at + i * length, .length = length, .lkey = (mr ? mr->lkey : 0) + k("lkey", 0)};
         buffers[i] = (struct ibv_data_buf){.addr = at + i * length, .length = length};
     }
@@ -149,8 +151,10 @@ static void device_list(void) {
     struct ibv_device **list = ibv_get_device_list(key("null") ? NULL : &count);
     struct ibv_device *first = list ? *list : NULL;
     tell("%s count=%d", list ? "list" : "null", count);
-    if (!first)
+    if (!first) {
+        ibv_free_device_list(list);
         return;
+    }
     struct ibv_context *other = ibv_open_device(first);
     tell(" name=%s guid=%s index=%s node=%d transport=%d opened=%s", strlen(ibv_get_device_name(first)) ? "some" : "none",
          ibv_get_device_guid(first) ? "some" : "none", ibv_get_device_index(first) >= 0 ? "some" : "none", first->node_type,

@@ -25,9 +25,12 @@ pub(crate) const ABOUT: &str = "a program on Linux's driver and rdma-core, and o
 const PROGRAM: InC = InC {
     name: "runner",
     text: concat!(
-        include_str!("runner.c"),
+        include_str!("language.c"),
+        include_str!("verbs.c"),
+        include_str!("data.c"),
+        include_str!("extended.c"),
         include_str!("cm.c"),
-        include_str!("extended.c")
+        include_str!("runner.c"),
     ),
     libraries: &["-lrdmacm", "-libverbs"],
 };

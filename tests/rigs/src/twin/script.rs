@@ -10,6 +10,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+/// The last call of each script. Objects that are left are destroyed, and the errors are told.
+const END: &str = "end";
+
 /// A script as it runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
@@ -100,6 +103,7 @@ fn repeat<'a>(
     for line in lines {
         script.add(line, parts, &chosen)?;
     }
+    script.lines.push(END.into());
     all.push(script);
     Ok(())
 }
@@ -185,13 +189,13 @@ do second
         let expected = [
             (
                 "a-x",
-                vec!["open x", "use p 3 1 2", "use q 4 1 2", "use r 3 1 2"],
+                vec!["open x", "use p 3 1 2", "use q 4 1 2", "use r 3 1 2", "end"],
             ),
             (
                 "a-y",
-                vec!["open y", "use p 3 1 2", "use q 4 1 2", "use r 3 1 2"],
+                vec!["open y", "use p 3 1 2", "use q 4 1 2", "use r 3 1 2", "end"],
             ),
-            ("b", vec!["close"]),
+            ("b", vec!["close", "end"]),
         ];
         let found: Vec<_> = scripts
             .iter()
@@ -201,7 +205,7 @@ do second
             })
             .collect();
         assert_eq!(found, expected);
-        assert_eq!(input(&scripts[2..]), "@ b\n0 close\n");
+        assert_eq!(input(&scripts[2..]), "@ b\n0 close\n1 end\n");
     }
 
     #[test]
