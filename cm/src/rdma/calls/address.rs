@@ -71,13 +71,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             address.port()
         };
         let address = SocketAddr::new(ip, port);
-        let slot = &self.ids[index];
-        self.ids.check_port(
-            index,
-            address,
-            slot.options.reuse_addr,
-            slot.options.af_only,
-        )?;
+        self.ids
+            .check_port(index, address, self.ids[index].options.reuse_addr)?;
         self.ids.enter_port(index, port);
         let slot = &mut self.ids[index];
         slot.route.local = Some(address);

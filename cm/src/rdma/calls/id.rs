@@ -226,7 +226,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 slot.route.address.traffic_class = tos;
             }
             IdOption::ReuseAddr(on) => {
-                if state == IdState::Listen {
+                if state != IdState::Idle && (!on || state == IdState::Listen) {
                     return wrong;
                 }
                 slot.options.reuse_addr = on;
@@ -235,7 +235,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                 if !matches!(state, IdState::Idle | IdState::AddrBound) {
                     return wrong;
                 }
-                slot.options.af_only = on;
+                slot.options.af_only = Some(on);
             }
             IdOption::AckTimeout(exponent) => {
                 // `rdma_set_ack_timeout` of Linux's core/cma.c takes it for those that wait for ACKs.

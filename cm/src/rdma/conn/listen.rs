@@ -31,7 +31,8 @@ impl Kind {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
-    /// that were not fetched are refused; 0 and too great a value mean the maximum.
+    /// that were not fetched are refused; 0 and too great a value mean the maximum. An id that shares its port
+    /// ([`IdOption::ReuseAddr`](crate::rdma::IdOption::ReuseAddr)) has to be the only one there.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         if self.ids[index].id_type == IdType::XrcSend {
@@ -55,9 +56,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let Some(local) = self.ids[index].route.local else {
             return Err(RdmaError::NotBound);
         };
-        // Ids may share a port as long as only one of them listens to each address.
-        self.ids
-            .check_port(index, local, false, self.ids[index].options.af_only)?;
+        // Ids may share a port as long as none of them listens: a listener has it by itself.
+        if self.ids[index].options.reuse_addr {
+            self.ids.check_port(index, local, false)?;
+            self.ids[index].options.reuse_addr = false;
+        }
         let max = self.config.max_backlog;
         let port = local.port();
         let port_space = self.ids[index].port_space;

@@ -60,9 +60,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
                 if ip == destination {
                     return Some(at as usize);
                 }
-                // An IPv4 wildcard takes only IPv4, an IPv6 one takes both unless it is set to IPv6 only.
-                let takes =
-                    ip.is_ipv4() == destination.is_ipv4() || ip.is_ipv6() && !slot.options.af_only;
+                let takes = ip.is_ipv4() == destination.is_ipv4() || !slot.options.is_af_only(ip);
                 if (ip.is_unspecified() || ip.is_loopback()) && takes {
                     any = Some(at as usize);
                 }
@@ -128,57 +126,31 @@ impl<P: Platform> IdTable<'_, '_, P> {
         }
     }
 
-    /// Checks whether an id may have this address beside the others on the port of its space.
+    /// Checks whether an id may have this address beside the others on the port of its space (`cma_check_port` of Linux's
+    /// core/cma.c). `reuse`: it shares the port with ids that do so as well.
     pub(crate) fn check_port(
         &self,
         index: usize,
         address: SocketAddr,
         reuse: bool,
-        af_only: bool,
     ) -> Result<(), RdmaError> {
         let port_space = self[index].port_space;
-        let mut at = self.port_head(address.port());
-        while let Some(other) = self.get(at as usize) {
-            let next = other.links.port_next;
-            let itself = at as usize == index || other.port_space != port_space;
-            at = next;
-            let Some(local) = other
-                .route
-                .local
-                .filter(|local| !itself && local.port() == address.port())
-            else {
-                continue;
-            };
-            if reuse && other.options.reuse_addr && other.state != IdState::Listen {
-                continue;
+        let only = self[index].options.is_af_only(address.ip());
+        let other = self.on_port(port_space, address.port(), |other| {
+            let theirs = other.route.local?.ip();
+            let itself = core::ptr::addr_eq(other, &self[index]);
+            let shared = reuse && other.options.reuse_addr;
+            let apart =
+                address.is_ipv4() != theirs.is_ipv4() && only && other.options.is_af_only(theirs);
+            if itself || shared || apart {
+                return None;
             }
-            if !reuse
-                && other.state != IdState::Listen
-                && other.options.reuse_addr
-                && self[index].options.reuse_addr
-            {
-                // Listening beside ids that only share the port.
-                continue;
-            }
-            let (ours, theirs) = (address.ip(), local.ip());
-            if ours.is_ipv4() != theirs.is_ipv4() {
-                // The IPv6 wildcard stands for IPv4 as well, unless it is set to IPv6 only.
-                let (v6, only) = if ours.is_ipv6() {
-                    (ours, af_only)
-                } else {
-                    (theirs, other.options.af_only)
-                };
-                if only || !v6.is_unspecified() {
-                    continue;
-                }
-            }
-            if ours == theirs && !ours.is_unspecified() {
-                return Err(RdmaError::AddrInUse(address));
-            }
+            let ours = address.ip();
             if ours.is_unspecified() || theirs.is_unspecified() {
-                return Err(RdmaError::AddrNotAvailable(address));
+                return Some(RdmaError::AddrNotAvailable(address));
             }
-        }
-        Ok(())
+            (ours == theirs).then_some(RdmaError::AddrInUse(address))
+        });
+        other.map_or(Ok(()), Err)
     }
 }

@@ -1,6 +1,6 @@
 //! The slots of ids and event channels.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use bareverbs_core::Platform;
@@ -126,7 +126,7 @@ impl EventQueue {
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) reuse_addr: bool,
-    pub(crate) af_only: bool,
+    pub(crate) af_only: Option<bool>,
     pub(crate) tos: u8,
     pub(crate) ack_timeout: Option<u8>,
     pub(crate) min_rnr_timer: u8,
@@ -140,7 +140,7 @@ pub(crate) struct Options {
 impl Options {
     const DEFAULT: Self = Self {
         reuse_addr: false,
-        af_only: false,
+        af_only: None,
         tos: 0,
         ack_timeout: None,
         min_rnr_timer: DEFAULT_MIN_RNR_TIMER,
@@ -149,6 +149,14 @@ impl Options {
         #[cfg(feature = "keep-alive")]
         keep_alive: None,
     };
+
+    /// Returns `true` if an id with this address has a port for the address's family only. By itself an IPv6 id has it for both.
+    pub(crate) const fn is_af_only(&self, address: IpAddr) -> bool {
+        match self.af_only {
+            Some(only) => only,
+            None => address.is_ipv4(),
+        }
+    }
 }
 
 /// The two ends of an id and the path between them.

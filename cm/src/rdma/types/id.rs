@@ -161,9 +161,11 @@ pub enum IdState {
 pub enum IdOption {
     /// Type of service: the path's traffic class (`RDMA_OPTION_ID_TOS`).
     Tos(u8),
-    /// Share the local port with other ids (`RDMA_OPTION_ID_REUSEADDR`).
+    /// Share the local port with other ids that do so (`RDMA_OPTION_ID_REUSEADDR`), until one of them listens: a listener has
+    /// its port alone. Once the id is bound it can be switched on only.
     ReuseAddr(bool),
-    /// Listen to one address family only (`RDMA_OPTION_ID_AFONLY`).
+    /// Have the local port in the family of its address only (`RDMA_OPTION_ID_AFONLY`): without the option an IPv4 id has, and
+    /// an IPv6 id has not.
     AfOnly(bool),
     /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`); 0 is none. Of ids of RC and
     /// senders of XRC only. As with Linux, any value is taken, and the QP has its low five bits.

@@ -279,6 +279,10 @@ fn ipv6() {
     let listener = pair.cms[1]
         .create_id(Some(pair.channels[1]), 6, PortSpace::Tcp)
         .unwrap();
+    // Beside an id of the other family it keeps to its own.
+    pair.cms[1]
+        .set_option(listener, IdOption::AfOnly(true))
+        .unwrap();
     pair.cms[1]
         .bind_addr(listener, SocketAddr::new(v6(1), PORT))
         .unwrap();

@@ -147,13 +147,53 @@ fn addresses_are_shared_by_those_who_say_so() {
     assert!(outcome.is_err());
     let (third, outcome) = bound(&[IdOption::AfOnly(true)], v6);
     outcome.unwrap();
-    // Sharing is for binding; one listens.
-    pair.cms[1].listen(first, 1).unwrap();
-    let error = pair.cms[1].listen(second, 1).unwrap_err();
+    // Sharing is for binding; who listens has the port alone.
+    let error = pair.cms[1].listen(first, 1).unwrap_err();
     assert_eq!(error.errno(), errno::EADDRNOTAVAIL, "{error}");
+    let state = pair.cms[1].state(first).unwrap();
+    assert_eq!(state, IdState::AddrBound);
+    let late = pair.cms[1].set_option(first, IdOption::ReuseAddr(false));
+    assert_eq!(late.unwrap_err().errno(), errno::EINVAL);
+    pair.cms[1].destroy_id(second).unwrap();
+    pair.cms[1].listen(first, 1).unwrap();
     pair.cms[1].listen(third, 1).unwrap();
     for option in [reuse, IdOption::AfOnly(false), IdOption::Tos(1)] {
         let late = pair.cms[1].set_option(first, option).unwrap_err();
         assert_eq!(late.errno(), errno::EINVAL, "{late}");
+    }
+}
+
+/// `cma_check_port` of Linux's core/cma.c: ids of the two families have a port apart if each keeps to its own, as an IPv4 id
+/// does by itself.
+#[test]
+fn a_port_is_shared_by_families_that_keep_apart() {
+    let mut pair = Pair::new();
+    let cm = &mut pair.cms[1];
+    let mut port = PORT;
+    for (of_v4, of_v6, apart) in [
+        (None, None, false),
+        (None, Some(false), false),
+        (None, Some(true), true),
+        (Some(false), Some(true), false),
+        (Some(true), Some(true), true),
+    ] {
+        for own in [IpAddr::from([0; 4]), ip(1)] {
+            port += 1;
+            let mut bind = |ip: IpAddr, only: Option<bool>| {
+                let id = cm.create_id(None, 0, PortSpace::Tcp).unwrap();
+                if let Some(only) = only {
+                    cm.set_option(id, IdOption::AfOnly(only)).unwrap();
+                }
+                cm.bind_addr(id, SocketAddr::new(ip, port))
+                    .map_err(|error| error.errno())
+            };
+            bind(own, of_v4).unwrap();
+            let expected = apart.then_some(()).ok_or(errno::EADDRNOTAVAIL);
+            assert_eq!(
+                bind(IpAddr::from([0; 16]), of_v6),
+                expected,
+                "{of_v4:?} {of_v6:?} {own}"
+            );
+        }
     }
 }
