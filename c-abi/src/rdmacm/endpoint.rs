@@ -247,6 +247,9 @@ unsafe fn bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> Result<()> {
             (*id).route.addr.src_storage = to_c(address).0;
             return Ok(());
         }
+        if !ip(&address).is_unspecified() {
+            object.check_port_space()?;
+        }
         let address = object.on_port(address)?;
         hca.manager()?.bind_addr(cm, address)?;
         IdObject::show_addresses(id.cast())
@@ -288,6 +291,7 @@ unsafe fn resolve_addr(
                 return Err(Errno::ENODEV);
             }
             object.choose_device(source)?;
+            object.check_port_space()?;
             let (hca, cm) = manager_of(id)?;
             let source = source.map(|source| object.on_port(source)).transpose()?;
             let destination = object.of_family(destination, Errno::ENETUNREACH)?;

@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use bareverbs_node::cm::rdma::{
-    CmId, IdOption, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
+    CmId, IdOption, IdState, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
 };
 use bareverbs_node::verbs::Gid;
 
@@ -61,14 +61,14 @@ pub(crate) struct Inner {
     pub(crate) qpn: Option<u32>,
 }
 
-/// A port space of the headers.
+/// A port space of the headers. Another one is EINVAL, as the kernel has it (`ucma_get_qp_type`).
 pub(crate) fn port_space(ps: c_int) -> Result<PortSpace> {
     Ok(match ps {
         RDMA_PS_IPOIB => PortSpace::Ipoib,
         RDMA_PS_TCP => PortSpace::Tcp,
         RDMA_PS_UDP => PortSpace::Udp,
         RDMA_PS_IB => PortSpace::Ib,
-        _ => return Err(Errno(libc::EPROTONOSUPPORT)),
+        _ => return Err(Errno::EINVAL),
     })
 }
 
@@ -171,6 +171,25 @@ impl IdObject {
                 Err(errno)
             }
         }
+    }
+
+    /// Checks that a port can have ids of this one's port space: those for IPoIB are for InfiniBand's (`cma_ib_acquire_dev` of
+    /// core/cma.c).
+    pub(crate) fn check_port_space(&self) -> Result<()> {
+        if self.c.ps == RDMA_PS_IPOIB && !lock(&self.inner).hca.is_infiniband() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a type of service would count still.
+    pub(crate) fn takes_tos(&self) -> Result<bool> {
+        let inner = lock(&self.inner);
+        let state = inner.hca.manager()?.state(inner.cm)?;
+        Ok(!matches!(
+            state,
+            IdState::Connect | IdState::Disconnect | IdState::Listen
+        ))
     }
 
     /// Sets an option, and remembers it.

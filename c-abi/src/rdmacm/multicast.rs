@@ -86,7 +86,11 @@ pub unsafe extern "C-unwind" fn rdma_join_multicast_ex(
         // SAFETY: the caller promises that the id was created here, and `attr` is a structure of the headers.
         unsafe {
             let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
-            if attr.comp_mask != ADDRESS | JOIN_FLAGS || attr.join_flags > SEND_ONLY {
+            let needed = ADDRESS | JOIN_FLAGS;
+            if attr.comp_mask > needed {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if attr.comp_mask != needed || attr.join_flags > SEND_ONLY {
                 return Err(Errno::EINVAL);
             }
             let group = sockaddr::ip(&from_c(attr.addr)?.ok_or(Errno::EINVAL)?);

@@ -16,6 +16,9 @@ use crate::rdmacm::id::{IdObject, acknowledge, id};
 use crate::rdmacm::path::{self, MOST_PATHS};
 use crate::rdmacm::wildcard::migrate_elsewhere;
 
+/// The longest value of an option, of which the kernel makes a copy (`KMALLOC_MAX_SIZE`).
+const MOST_BYTES: usize = 4 << 20;
+
 /// Sets an option of an id: `rdma_set_option`. `RDMA_OPTION_IB_PATH` takes the place of `rdma_resolve_route`, and
 /// `RDMA_CM_EVENT_ROUTE_RESOLVED` follows.
 ///
@@ -46,13 +49,18 @@ pub(crate) unsafe fn set_option(
 ) -> Result<()> {
     // SAFETY: the caller promises the same as for `rdma_set_option`.
     let object = unsafe { self::id(id) }?;
-    if optval.is_null() {
+    // The kernel copies the value before it looks at the option (`ucma_set_option`), whose length has 32 bits there.
+    let optlen = optlen as u32 as usize;
+    if optlen > MOST_BYTES {
         return Err(Errno::EINVAL);
+    }
+    if optval.is_null() && optlen > 0 {
+        return Err(Errno(libc::EFAULT));
     }
     match (level, optname) {
         (RDMA_OPTION_ID, _) => {}
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-            if optlen > MOST_PATHS {
+            if optlen == 0 || optlen > MOST_PATHS {
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the caller promises the same as for `rdma_set_option`.
@@ -72,6 +80,8 @@ pub(crate) unsafe fn set_option(
         _ => Err(Errno::EINVAL),
     };
     object.set_option(match optname {
+        // The kernel takes it in every state, and looks at it when it resolves the route.
+        RDMA_OPTION_ID_TOS if !object.takes_tos()? => return byte().map(drop),
         RDMA_OPTION_ID_TOS => IdOption::Tos(byte()?),
         RDMA_OPTION_ID_REUSEADDR => IdOption::ReuseAddr(flag()?),
         RDMA_OPTION_ID_AFONLY => IdOption::AfOnly(flag()?),

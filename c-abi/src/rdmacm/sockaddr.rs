@@ -14,13 +14,14 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use crate::abi::cma::sockaddr_ib;
 use crate::process::failure::{Errno, Result};
 
-/// The length of an address of a family.
+/// The length of an address of a family. Of another family there is none, which librdmacm's calls answer with EINVAL
+/// (`ucma_addrlen`).
 pub(crate) fn length_of(family: libc::sa_family_t) -> Result<usize> {
     match c_int::from(family) {
         libc::AF_INET => Ok(size_of::<sockaddr_in>()),
         libc::AF_INET6 => Ok(size_of::<sockaddr_in6>()),
         libc::AF_IB => Ok(size_of::<sockaddr_ib>()),
-        _ => Err(Errno(libc::EAFNOSUPPORT)),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -81,7 +82,7 @@ pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<Option<SockAddr>
                 sid_mask: u64::from_be(address.sib_sid_mask),
             })))
         }
-        _ => Err(Errno(libc::EAFNOSUPPORT)),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -204,7 +205,7 @@ mod tests {
         let mut storage: sockaddr_storage = unsafe { zeroed() };
         for family in [libc::AF_UNSPEC, libc::AF_UNIX, 28, 0xffff] {
             storage.ss_family = family as u16;
-            assert_eq!(found(&storage), Err(Errno(libc::EAFNOSUPPORT)));
+            assert_eq!(found(&storage), Err(Errno::EINVAL));
         }
         // SAFETY: NULL is no address.
         assert_eq!(unsafe { from_c(std::ptr::null()) }, Ok(None));

@@ -245,6 +245,7 @@ impl RdmaError {
             | Self::WrongType { .. }
             | Self::WrongQkey { .. }
             | Self::NotOurLid(_)
+            | Self::FamilyMismatch
             | Self::NoNetworkHeader
             | Self::Mad(_)
             | Self::OutOfRange(_) => EINVAL,
@@ -276,7 +277,6 @@ impl RdmaError {
             Self::Sa(SaError::NoSlots { .. }) => ENOMEM,
             Self::Sa(_) | Self::LimitedMember(_) => EINVAL,
             Self::NoDevice(_) => ENODEV,
-            Self::FamilyMismatch => EAFNOSUPPORT,
             Self::NetUnreachable(_) => ENETUNREACH,
             Self::HostUnreachable(_)
             | Self::Unanswered(Awaited::Neighbour {

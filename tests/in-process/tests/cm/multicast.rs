@@ -302,7 +302,7 @@ fn what_cannot_be_joined() {
     };
     assert_eq!(errno_of(&mut nodes, id, "10.0.0.1"), errno::EINVAL);
     assert_eq!(errno_of(&mut nodes, id, "0.0.0.0"), errno::EINVAL);
-    assert_eq!(errno_of(&mut nodes, id, "ff0e::1"), errno::EAFNOSUPPORT);
+    assert_eq!(errno_of(&mut nodes, id, "ff0e::1"), errno::EINVAL);
     nodes.joined(1, id, &full(0));
     assert_eq!(errno_of(&mut nodes, id, "239.129.130.3"), errno::EADDRINUSE);
     let unbound = nodes.cms[1].create_id(None, 0, PortSpace::Udp).unwrap();

@@ -135,8 +135,8 @@ static void addresses(const struct sockaddr *good)
 	REFUSED(rdma_bind_addr(id, bad), ENODEV);
 	address.sib_addr = (struct ib_addr){};
 	address.sib_family = 99;
-	REFUSED(rdma_bind_addr(id, bad), EAFNOSUPPORT);
-	REFUSED(rdma_resolve_addr(id, NULL, bad, 1000), EAFNOSUPPORT);
+	REFUSED(rdma_bind_addr(id, bad), EINVAL);
+	REFUSED(rdma_resolve_addr(id, NULL, bad, 1000), EINVAL);
 	address.sib_family = AF_INET;
 	/* This is where an address of IPv4 is. */
 	address.sib_flowinfo = htobe32(0x0a000001);
