@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::slice;
 
 use bareverbs_node::cm::rdma::{CmId, ConnParam, Ece, IdState, RdmaError};
+use bareverbs_node::verbs::{QpAttr, QpAttrMask, QpState};
 
 use crate::abi::cma::{rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::*;
@@ -17,8 +18,9 @@ use crate::rdmacm::channel::channel;
 use crate::rdmacm::endpoint::rdma_get_src_port;
 use crate::rdmacm::event::completed;
 use crate::rdmacm::id::{IdObject, id, manager_of, mover_of};
+use crate::rdmacm::queues;
 use crate::rdmacm::wildcard::listen_elsewhere;
-use crate::verbs::modify;
+use crate::verbs::{modify, qp};
 
 /// Private data that C points to.
 ///
@@ -151,7 +153,20 @@ pub unsafe extern "C-unwind" fn rdma_accept(
             let (hca, cm) = mover_of(id)?;
             let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
-            hca.manager()?.accept(cm, Some(&param))?;
+            if let Some(qp) = (*id).qp.as_ref()
+                && (&raw const qp.state).read_volatile() == QpState::Reset as c_int
+            {
+                // librdmacm begins there (`ucma_modify_qp_rtr`), whatever the program has done with the QP.
+                queues::init(id, qp::qp((*id).qp)?)?;
+            }
+            let accepted = hca.manager()?.accept(cm, Some(&param));
+            if let Err(RdmaError::PrivateDataTooLong { .. }) = accepted {
+                // The kernel finds it, and refuses the request (`rdma_accept` of core/cma.c). What is wrong with the other
+                // parameters librdmacm finds, and leaves the request as it is.
+                hca.manager()?.reject(cm, &[])?;
+                to_error(id)?;
+            }
+            accepted?;
             Ok((*id).qp_type != IBV_QPT_UD)
         }
     });
@@ -245,7 +260,25 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
     })
 }
 
-/// Ends a connection: `rdma_disconnect`.
+/// Moves the QP of an id to ERR, if it has one.
+///
+/// # Safety
+/// The id was created here.
+unsafe fn to_error(id: *mut rdma_cm_id) -> Result<()> {
+    // SAFETY: the caller promises that the id was created here.
+    let qp = unsafe { (*id).qp };
+    if qp.is_null() {
+        return Ok(());
+    }
+    let attr = QpAttr {
+        qp_state: QpState::Err,
+        ..QpAttr::DEFAULT
+    };
+    // SAFETY: an id's QP was created here.
+    unsafe { qp::qp(qp) }?.modify(&attr, QpAttrMask::STATE)
+}
+
+/// Ends a connection: `rdma_disconnect`. The QP of an id that has none, a listener or one for datagrams, is in ERR afterwards.
 ///
 /// # Safety
 /// The id was created here.
@@ -254,15 +287,20 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     let begun = guarded(|| {
         // SAFETY: the caller promises that the id was created here.
         unsafe {
-            if (*id).qp_type == IBV_QPT_UD {
+            if (*id).verbs.is_null() {
                 return Err(Errno::EINVAL);
             }
             let (hca, cm) = mover_of(id)?;
-            if !matches!(
-                hca.manager()?.state(cm)?,
-                IdState::Connect | IdState::Disconnect
-            ) {
-                return Err(Errno::EINVAL);
+            let state = hca.manager()?.state(cm)?;
+            let ends = match state {
+                IdState::Connect | IdState::Disconnect => (*id).qp_type != IBV_QPT_UD,
+                IdState::Listen => false,
+                _ => return Err(Errno::EINVAL),
+            };
+            if !ends {
+                // As librdmacm and the kernel have it: the QP stops, and there is no other end to tell.
+                to_error(id)?;
+                return Ok(false);
             }
             hca.manager()?.disconnect(cm)?;
             // The QP is in ERR when this returns.
@@ -290,7 +328,19 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
         unsafe {
             let state = modify::state((*qp_attr).qp_state)?;
             let (hca, cm) = manager_of(id)?;
-            let (attr, mask) = hca.manager()?.init_qp_attr(cm, state)?;
+            let manager = hca.manager()?;
+            // As the kernel has it (`rdma_init_qp_attr` of core/cma.c): what a state other than INIT needs comes with the
+            // connection, and never for datagrams.
+            let connected = matches!(manager.state(cm)?, IdState::Connect | IdState::Disconnect)
+                && (*id).qp_type != IBV_QPT_UD;
+            let asked = if connected { state } else { QpState::Init };
+            let (mut attr, mut mask) = manager.init_qp_attr(cm, asked)?;
+            attr.qp_state = state;
+            if asked == QpState::Rtr {
+                // The QP has them from INIT.
+                mask.remove(QpAttrMask::ACCESS_FLAGS);
+            }
+            drop(manager);
             qp_attr.write(modify::to_c(&attr));
             qp_attr_mask.write(mask.bits() as c_int);
         }

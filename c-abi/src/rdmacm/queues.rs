@@ -85,7 +85,7 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
 ///
 /// # Safety
 /// The id was created here.
-unsafe fn init(id: *mut rdma_cm_id, qp: &QpObject) -> Result<()> {
+pub(super) unsafe fn init(id: *mut rdma_cm_id, qp: &QpObject) -> Result<()> {
     // SAFETY: the caller promises that the id was created here.
     let ((hca, cm), qp_type) = unsafe { (manager_of(id)?, (*id).qp_type) };
     let states = match qp_type {

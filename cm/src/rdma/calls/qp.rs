@@ -8,6 +8,7 @@ use bareverbs_core::pd::Pd;
 use bareverbs_core::qp::{CreateQpError, QpAttr, QpAttrMask, QpState, Uc, Ud};
 use bareverbs_core::xrc::Xrcd;
 
+use crate::engine::State;
 use crate::rdma::id::attr::datagram_attr;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
@@ -235,7 +236,8 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .ok_or(RdmaError::NoQp)
     }
 
-    /// The attributes with which a QP that is not the id's is to be moved to INIT, RTR or RTS (`rdma_init_qp_attr`).
+    /// The attributes with which a QP that is not the id's is to be moved to INIT, RTR or RTS (`rdma_init_qp_attr`). A listener
+    /// for connections has none, nor has an id whose connection has ended.
     pub fn init_qp_attr(
         &self,
         id: CmId,
@@ -246,11 +248,23 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             call: "init_qp_attr",
             state: self.ids[index].state,
         };
+        if !self.ids[index].route.bound {
+            return Err(RdmaError::NotBound);
+        }
+        if !self.ids[index].id_type.is_datagram() && self.is_over(index)? {
+            return Err(wrong);
+        }
         match state {
-            QpState::Init if self.ids[index].route.bound => {
-                Ok(self.hca.init_attr(&self.ids[index]))
+            QpState::Init => {
+                let slot = &self.ids[index];
+                let (mut attr, mask) = self.hca.init_attr(slot);
+                if let Some(connection) = slot.conn.id.filter(|_| slot.conn.passive) {
+                    // What the request asks for is granted before it is answered (`cm_init_qp_init_attr`).
+                    let asked = self.engine.qp_params(connection)?.max_dest_rd_atomic;
+                    attr.qp_access_flags = self.hca.access(slot.id_type, asked);
+                }
+                Ok((attr, mask))
             }
-            QpState::Init => Err(RdmaError::NotBound),
             QpState::Rtr | QpState::Rts if self.ids[index].id_type.is_datagram() => {
                 Ok(datagram_attr(state))
             }
@@ -272,6 +286,17 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             _ => Err(wrong),
         }
+    }
+
+    /// Returns `true` if there is no connection that a QP of the id's could serve: it listens, or its connection has ended.
+    fn is_over(&self, index: usize) -> Result<bool, RdmaError> {
+        let Some(connection) = self.ids[index].conn.id else {
+            return Ok(self.ids[index].state == IdState::Listen);
+        };
+        Ok(matches!(
+            self.engine.state(connection)?,
+            State::Idle | State::DreqSent | State::DreqReceived | State::Timewait
+        ))
     }
 
     /// Returns `true` if a QP can be allocated now.

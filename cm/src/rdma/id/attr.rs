@@ -12,7 +12,7 @@ use crate::rdma::types::{IdType, UDP_QKEY};
 use crate::rdma::verbs::hca::Hca;
 
 impl<'d, P: Platform> Hca<'d, P> {
-    fn access(&self, id_type: IdType, responder_resources: u8) -> Access {
+    pub(crate) fn access(&self, id_type: IdType, responder_resources: u8) -> Access {
         // Unreliable connections have neither READs nor atomics.
         let responder_resources = match id_type {
             IdType::Uc => 0,
