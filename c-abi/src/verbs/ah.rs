@@ -195,15 +195,20 @@ fn way_back(
         port_num,
     };
     if wc.wc_flags & WC_GRH == 0 {
-        return match hca.device.capabilities().link_layer() {
-            LinkLayer::InfiniBand => Ok(attr),
-            // Without it the sender is not known.
-            LinkLayer::Ethernet => Err(Errno::EINVAL),
-        };
+        // On Ethernet the sender is not known, which is found where the handle is made.
+        return Ok(attr);
     }
     let header = header.ok_or(Errno::EINVAL)?;
+    if port_num != query::PORT {
+        return Err(Errno::EINVAL);
+    }
     let v1 = !is_routable(header);
-    let (source, destination, class) = addresses(header);
+    let Headers {
+        source,
+        destination,
+        class,
+        hops,
+    } = headers(header);
     let roce = hca.device.capabilities().link_layer() == LinkLayer::Ethernet;
     let version = if v1 {
         IBV_GID_TYPE_ROCE_V1
@@ -212,7 +217,7 @@ fn way_back(
     };
     attr.is_global = 1;
     attr.grh.dgid.raw = source;
-    attr.grh.hop_limit = 0xff;
+    attr.grh.hop_limit = hops;
     attr.grh.traffic_class = class;
     let length = hca.device.query_port()?.gid_table_len as u32;
     for index in 0..length.min(256) {
@@ -233,8 +238,17 @@ fn is_routable(header: &[u8; 40]) -> bool {
     header[20] == IPV4 || header[0] >> 4 == 6 && header[6] == UDP
 }
 
-/// Source and destination as GIDs, and the traffic class.
-fn addresses(header: &[u8; 40]) -> ([u8; 16], [u8; 16], u8) {
+/// The fields of a network header that the way back is made of.
+#[derive(Debug, PartialEq, Eq)]
+struct Headers {
+    source: [u8; 16],
+    destination: [u8; 16],
+    class: u8,
+    hops: u8,
+}
+
+/// Source and destination as GIDs, the traffic class and the hop limit.
+fn headers(header: &[u8; 40]) -> Headers {
     let mapped = |at: usize| {
         let mut gid = [0; 16];
         gid[10..12].fill(0xff);
@@ -248,10 +262,19 @@ fn addresses(header: &[u8; 40]) -> ([u8; 16], [u8; 16], u8) {
     };
     // An IPv6 header and a GRH have the version in front, which an IPv4 header has after 20 bytes.
     if header[20] == IPV4 && header[0] >> 4 != 6 {
-        return (mapped(32), mapped(36), header[21]);
+        return Headers {
+            source: mapped(32),
+            destination: mapped(36),
+            class: header[21],
+            hops: header[28],
+        };
     }
-    let class = (header[0] & 0xf) << 4 | header[1] >> 4;
-    (whole(8), whole(24), class)
+    Headers {
+        source: whole(8),
+        destination: whole(24),
+        class: (header[0] & 0xf) << 4 | header[1] >> 4,
+        hops: header[7],
+    }
 }
 
 #[cfg(test)]
@@ -263,23 +286,24 @@ mod tests {
         let mut header = [0; 40];
         header[20] = IPV4;
         header[21] = 0x20;
+        header[28] = 63;
         header[32..36].copy_from_slice(&[10, 0, 0, 2]);
         header[36..40].copy_from_slice(&[10, 0, 0, 1]);
-        let (source, destination, class) = addresses(&header);
-        assert_eq!(source[10..], [0xff, 0xff, 10, 0, 0, 2]);
-        assert_eq!(destination[10..], [0xff, 0xff, 10, 0, 0, 1]);
-        assert_eq!(class, 0x20);
+        let found = headers(&header);
+        assert_eq!(found.source[10..], [0xff, 0xff, 10, 0, 0, 2]);
+        assert_eq!(found.destination[10..], [0xff, 0xff, 10, 0, 0, 1]);
+        assert_eq!((found.class, found.hops), (0x20, 63));
         assert!(is_routable(&header));
 
         let mut header = [0; 40];
-        (header[0], header[1], header[6]) = (0x61, 0x20, 17);
+        (header[0], header[1], header[6], header[7]) = (0x61, 0x20, 17, 62);
         header[8..24].fill(2);
         // Looks like an IPv4 header, and is part of an address.
         header[20] = IPV4;
         header[24..40].fill(1);
-        let (source, destination, class) = addresses(&header);
-        assert_eq!((source[0], destination), (2, [1; 16]));
-        assert_eq!(class, 0x12);
+        let found = headers(&header);
+        assert_eq!((found.source[0], found.destination), (2, [1; 16]));
+        assert_eq!((found.class, found.hops), (0x12, 62));
         assert!(is_routable(&header));
     }
 }

@@ -10,7 +10,7 @@ use bareverbs_node::verbs::{
     Access, AhAttr, LinkLayer, Mtu, PathMigState, QpAttr, QpAttrMask, QpState, Qpn,
 };
 
-use crate::abi::numbers::{IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
+use crate::abi::numbers::{IBV_QPT_RAW_PACKET, IBV_QPT_RC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
 use crate::abi::objects::{ibv_ah_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::process::failure::{Errno, Result, as_errno};
 use crate::verbs::create_qp;
@@ -176,6 +176,10 @@ pub unsafe extern "C" fn ibv_query_qp(
         found.cap = create_qp::to_cap(&queried.cap);
         found.sq_draining = queried.sq_draining.into();
         let base = &object.ex.qp_base;
+        if base.qp_type == IBV_QPT_RAW_PACKET {
+            // It has no paths.
+            found.alt_port_num = 0;
+        }
         let init = ibv_qp_init_attr {
             qp_context: base.qp_context,
             send_cq: base.send_cq,

@@ -53,10 +53,17 @@ pub(crate) fn from_c(hca: &Hca, attr: &ibv_ah_attr, connection: bool) -> Result<
 
 /// The MAC address of the next hop on a path, and the VLAN of its source.
 pub(crate) fn ethernet(hca: &Hca, attr: &ibv_ah_attr) -> Result<(Mac, Option<u16>)> {
-    if hca.device.capabilities().link_layer() != LinkLayer::Ethernet {
+    if hca.device.capabilities().link_layer() != LinkLayer::Ethernet
+        || attr.port_num != crate::verbs::query::PORT
+    {
         return Err(Errno::EINVAL);
     }
-    let path = from_c(hca, attr, false)?;
+    // The addresses are looked at alone, also where the path is said to have none.
+    let attr = ibv_ah_attr {
+        is_global: 1,
+        ..*attr
+    };
+    let path = from_c(hca, &attr, false)?;
     let source = hca.device.port_gid(path.sgid_index).ok_or(Errno::EINVAL)?;
     Ok((path.dmac, source.vlan))
 }

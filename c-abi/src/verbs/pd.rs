@@ -18,6 +18,10 @@ use crate::process::failure::{Errno, Result, as_errno, as_pointer};
 use crate::process::hca::{Hca, P};
 use crate::verbs::context::context;
 
+/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS`, `IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT`.
+const ALLOCATORS: u32 = 1 << 0;
+const PD_CONTEXT: u32 = 1 << 1;
+
 /// A protection domain.
 #[repr(C)]
 pub(crate) struct PdObject {
@@ -199,7 +203,11 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             if of.users.is_some() || !ptr::eq(of.hca, hca) {
                 return Err(Errno::EINVAL);
             }
-            if attr.comp_mask != 0 {
+            if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 {
+                return Err(Errno::EINVAL);
+            }
+            // Their context by itself is for nothing.
+            if attr.comp_mask & ALLOCATORS != 0 {
                 return Err(Errno::EOPNOTSUPP);
             }
             if let Some(td) = attr.td.cast::<TdObject>().as_ref() {

@@ -200,7 +200,10 @@ impl QpObject {
         let mut queried = self.with(|qp| Ok(qp.query()?))?;
         self.show_state(queried.attr.qp_state);
         if queried.attr.ah_attr.force_loopback {
-            queried.attr.ah_attr = *lock(&self.path);
+            queried.attr.ah_attr = AhAttr {
+                static_rate: queried.attr.ah_attr.static_rate,
+                ..*lock(&self.path)
+            };
         }
         Ok(queried)
     }
