@@ -160,7 +160,10 @@ impl IdObject {
         match made {
             Ok(object) => {
                 // SAFETY: just made.
-                lock(unsafe { &(*object).inner }).sync = sync;
+                let made = unsafe { &*object };
+                lock(&made.inner).sync = sync;
+                // As the kernel has it (`cm_init_qp_rtr_attr`): programs that give few retries count on the longest time.
+                made.set_option(IdOption::MinRnrTimer(0))?;
                 Ok(object)
             }
             Err(errno) => {
@@ -346,6 +349,8 @@ impl IdObject {
             };
             (*path).dgid = gid(route.peer);
             (*path).sgid = gid(route.local);
+            (*path).flow_label = route.flow_label.to_be();
+            (*path).traffic_class = route.traffic_class;
             (*path).hop_limit = 64;
             (*path).reversible = 1;
             (*path).numb_path = 1;

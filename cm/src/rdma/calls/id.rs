@@ -301,7 +301,12 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         Ok(Route {
             local: slot.route.local,
             peer: slot.route.peer,
-            path_mtu: slot.route.path_mtu,
+            path_mtu: match slot.conn.id.filter(|_| slot.conn.passive) {
+                Some(connection) => self.engine.qp_params(connection)?.path_mtu,
+                None => slot.route.path_mtu,
+            },
+            flow_label: slot.route.address.flow_label,
+            traffic_class: slot.route.address.traffic_class,
             packet_life_time: slot.route.packet_life_time,
         })
     }

@@ -206,8 +206,12 @@ pub struct Route {
     pub local: Option<SocketAddr>,
     /// The other end's address and port.
     pub peer: Option<SocketAddr>,
-    /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved.
+    /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved; that of the request on an id of one.
     pub path_mtu: u8,
+    /// Flow label of the connection's packets.
+    pub flow_label: u32,
+    /// Traffic class of the connection's packets.
+    pub traffic_class: u8,
     /// Exponent of the packet lifetime in the fabric.
     pub packet_life_time: u8,
 }
