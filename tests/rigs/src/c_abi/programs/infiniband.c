@@ -208,7 +208,7 @@ static void client(void)
 	CHECK(!rdma_resolve_addr(id, NULL, found->ai_dst_addr, 2000));
 	const union ibv_gid own = id->route.addr.addr.ibaddr.sgid;
 	path = path_to(found->ai_dst_addr, &own);
-	REFUSED(set_path(id, NULL, sizeof path), EINVAL);
+	REFUSED(set_path(id, NULL, sizeof path), EFAULT);
 	REFUSED(set_path(id, &path, 0), EINVAL);
 	REFUSED(set_path(id, &path, sizeof path - 1), EINVAL);
 	REFUSED(set_path(id, &path.path, sizeof path.path), EINVAL);
