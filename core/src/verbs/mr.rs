@@ -105,6 +105,43 @@ impl Key {
     }
 }
 
+/// Binary logarithm of the smallest page of a mapping ([`Mapping::page_shift`](crate::platform::Mapping::page_shift)).
+const SMALLEST_PAGE: u8 = 12;
+
+/// The pages by which a key describes a region: those of its mapping, or smaller ones where the region's address and the one
+/// that the device uses lie at the same offset in these only.
+struct Pages {
+    address: u64,
+    /// Binary logarithm of the size.
+    shift: u8,
+    /// That of the mapping's pages.
+    of_mapping: u8,
+}
+
+impl Pages {
+    fn new(address: u64, iova: u64, of_mapping: u8) -> Self {
+        let same = (address ^ iova).trailing_zeros() as u8;
+        Self {
+            address,
+            shift: of_mapping.min(same),
+            of_mapping,
+        }
+    }
+
+    /// The number of those that `len` bytes touch, at least one.
+    fn count(&self, len: u64) -> usize {
+        let Self { address, shift, .. } = self;
+        (((address + (len - 1)) >> shift) - (address >> shift) + 1) as usize
+    }
+
+    /// The mapping's page in which one lies, and the offset in it.
+    fn place(&self, index: usize) -> (usize, u64) {
+        let start = ((self.address >> self.shift) + index as u64) << self.shift;
+        let before = (start >> self.of_mapping) - (self.address >> self.of_mapping);
+        (before as usize, start & ((1 << self.of_mapping) - 1))
+    }
+}
+
 fn check_region(caps: &Capabilities, len: usize, access: Access) -> Result<(), MrError> {
     check_access(access, caps.has_atomics())?;
     if access.contains(Access::ON_DEMAND) {
@@ -177,7 +214,7 @@ impl<'d, P: Platform> Pd<'d, P> {
     }
 
     /// Registers the caller's memory under another address: `ibv_reg_mr_iova`. `iova` lies at the same offset in its page
-    /// as the memory does. With [`Access::ZERO_BASED`] it is 0.
+    /// of 4 KiB as the memory does. With [`Access::ZERO_BASED`] it is 0.
     ///
     /// # Safety
     ///
@@ -201,21 +238,26 @@ impl<'d, P: Platform> Pd<'d, P> {
         let platform = device.platform();
         // SAFETY: the caller's promise; it is unmapped only after the key is gone.
         let mapping = unsafe { platform.dma_map(region) }.map_err(MrError::Memory)?;
-        let page_size = 1_u64 << mapping.page_shift;
-        if (iova ^ region.cast::<u8>().as_ptr() as u64) & (page_size - 1) != 0 {
+        let address = region.cast::<u8>().as_ptr() as u64;
+        let pages = Pages::new(address, iova, mapping.page_shift);
+        if pages.shift < SMALLEST_PAGE {
             // SAFETY: no key was made for it, so the device does not use it.
             unsafe { platform.dma_unmap(mapping) };
+            let page_size = 1 << SMALLEST_PAGE;
             return Err(MrError::IovaOffset { iova, page_size });
         }
-        let mut page = |index: usize| platform.page_iova(&mapping, index);
+        let mut page = |index: usize| {
+            let (index, offset) = pages.place(index);
+            platform.page_iova(&mapping, index) + offset
+        };
         let created = Key::create(
             device,
             self.pdn().number(),
             access,
             iova,
             len as u64,
-            mapping.page_shift,
-            mapping.pages,
+            pages.shift,
+            pages.count(len as u64),
             &mut page,
         );
         match created {
@@ -559,6 +601,34 @@ mod tests {
         }
         assert_eq!(check_access(Access::REMOTE_READ, false), Ok(()));
         assert_eq!(check_access(Access::empty(), false), Ok(()));
+    }
+
+    /// A mapping of the longest pages that cover a region, as VFIO's, at a device address with the same lower bits.
+    #[test]
+    fn pages_are_small_enough_for_both_addresses() {
+        let (address, of_mapping, mapped_at) = (0x7f00_0001_3010_u64, 14, 0x10_0000_u64);
+        let device = |at: u64| mapped_at + (at - (address >> of_mapping << of_mapping));
+        for (iova, shift) in [
+            (address, 14),
+            (address ^ 1 << 14, 14),
+            (address ^ 1 << 13, 13),
+            (0x10, 12),
+            (0, 4),
+        ] {
+            let pages = Pages::new(address, iova, of_mapping);
+            assert_eq!(pages.shift, shift, "{iova:#x}");
+            for len in [1, 0xff0, 0xff1, 0x2000, 0x9000] {
+                let last = address + len - 1;
+                let count = pages.count(len);
+                assert_eq!(count as u64, (last >> shift) - (address >> shift) + 1);
+                for index in 0..count {
+                    let start = ((address >> shift) + index as u64) << shift;
+                    let (page, offset) = pages.place(index);
+                    let found = mapped_at + ((page as u64) << of_mapping) + offset;
+                    assert_eq!(found, device(start), "{iova:#x}: page {index} of {len:#x}");
+                }
+            }
+        }
     }
 
     #[test]
