@@ -55,6 +55,7 @@ pub fn build(folder: Option<&Path>, kept: Kept) -> Result<Bundle, String> {
         archive: &built.join("libbareverbs_c.a"),
         paths: Some(&built.join("libbareverbs_paths.a")),
         sockets: Some(&built.join("libbareverbs_sockets.a")),
+        uverbs: Some(&built.join("libbareverbs_uverbs.a")),
         runner: &built.join(RUNNER),
         keeps_symbols: kept == Kept::Lines,
         symbols: &symbols()?,

@@ -11,10 +11,11 @@ use serde_json::Value;
 use crate::command::run;
 
 /// These packages are built into a bundle.
-pub(crate) const PACKAGES: [&str; 4] = [
+pub(crate) const PACKAGES: [&str; 5] = [
     "bareverbs-c",
     "bareverbs-paths",
     "bareverbs-sockets",
+    "bareverbs-uverbs",
     env!("CARGO_PKG_NAME"),
 ];
 

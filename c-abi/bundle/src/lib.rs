@@ -45,6 +45,8 @@ pub const SUPPRESSIONS: &str = "valgrind.supp";
 pub const PATHS_LIBRARY: &str = "libbareverbs_paths.so";
 /// The library that `LD_PRELOAD` names besides, for programs whose sockets are to be rsockets.
 pub const SOCKETS_LIBRARY: &str = "libbareverbs_sockets.so";
+/// The library that `LD_PRELOAD` names in place of these, for programs that use rdma-core's own libibverbs.
+pub const UVERBS_LIBRARY: &str = "libbareverbs_uverbs.so";
 /// The function that these libraries call in the other one, and its version.
 pub const PRIVATE: (&str, &str) = ("bareverbs_addresses", "BAREVERBS_PRIVATE");
 /// The program beside the libraries that runs others with them.

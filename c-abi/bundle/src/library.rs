@@ -10,12 +10,14 @@ use std::process::Command;
 use crate::command::run;
 use crate::symbols::{Kind, Symbol};
 use crate::{
-    LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, SUPPRESSIONS, refused, tree,
+    LIBRARY, PATHS_LIBRARY, PRIVATE, RUNNER, SOCKETS_LIBRARY, SUPPRESSIONS, UVERBS_LIBRARY,
+    refused, tree,
 };
 
 /// The symbols that the preload libraries export.
 const EXPORTS: &str = include_str!("../../paths/exports.map");
 const SOCKETS_EXPORTS: &str = include_str!("../../sockets/exports.map");
+const UVERBS_EXPORTS: &str = include_str!("../../uverbs/exports.map");
 
 /// This list names the findings of valgrind in the library that are no errors.
 const EXPECTED: &str = include_str!("../valgrind.supp");
@@ -29,6 +31,8 @@ pub struct Sources<'a> {
     pub paths: Option<&'a Path>,
     /// The static library of `bareverbs-sockets`; without it, there is no such preload library.
     pub sockets: Option<&'a Path>,
+    /// The static library of `bareverbs-uverbs`; without it, there is no such preload library.
+    pub uverbs: Option<&'a Path>,
     /// The program `bareverbs-run`.
     pub runner: &'a Path,
     /// The preload libraries keep their debug symbols, for a package that has them apart.
@@ -86,6 +90,7 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
     let preloaded = [
         (sources.paths, PATHS_LIBRARY, EXPORTS),
         (sources.sockets, SOCKETS_LIBRARY, SOCKETS_EXPORTS),
+        (sources.uverbs, UVERBS_LIBRARY, UVERBS_EXPORTS),
     ];
     for (archive, name, exports) in preloaded {
         let Some(archive) = archive else { continue };

@@ -29,10 +29,12 @@ pub enum Kind {
     InfiniBand,
     /// Some of them are cards, which are not known before they are opened.
     Cards,
+    /// The first of the Ethernet ones is served by `bareverbs-uverbs`: there is what rdma-core's libibverbs reads of it.
+    Served,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Ethernet, Self::InfiniBand, Self::Cards];
+    const ALL: [Self; 4] = [Self::Ethernet, Self::InfiniBand, Self::Cards, Self::Served];
 
     /// By the list of devices.
     #[must_use]
@@ -50,6 +52,7 @@ impl Kind {
             Self::Ethernet => "ethernet",
             Self::InfiniBand => "infiniband",
             Self::Cards => "cards",
+            Self::Served => "served",
         }
     }
 
@@ -57,7 +60,7 @@ impl Kind {
     fn words(self) -> [&'static str; 3] {
         match self {
             Self::InfiniBand => ["InfiniBand", "0x020700", "IB/RoCE v1"],
-            Self::Ethernet | Self::Cards => ["Ethernet", "0x020000", "RoCE v2"],
+            Self::Ethernet | Self::Cards | Self::Served => ["Ethernet", "0x020000", "RoCE v2"],
         }
     }
 }
@@ -124,6 +127,9 @@ fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
     fs::create_dir_all(&rdma)?;
     let nodes = tree.join("dev/infiniband");
     fs::create_dir_all(&nodes)?;
+    if kind == Kind::Served {
+        symlink("/dev/full", nodes.join("rdma_cm"))?;
+    }
     for index in 0..devices {
         let (name, verbs_name) = (format!("mlx5_{index}"), format!("uverbs{index}"));
         let function = format!(
@@ -167,7 +173,7 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
     // From the port up to the folder of the kind.
     let kinds = Path::new("../../../../../../../../..");
     symlink(kinds.join(gid_attributes(index)), port.join("gid_attrs"))?;
-    if let Some(model) = model {
+    if let Some(model) = &model {
         file(
             &function.join("device"),
             &format!("{:#06x}", model.device_id),
@@ -186,6 +192,23 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
         .join(format!("uverbs{index}"));
     file(&verbs.join("ibdev"), &format!("mlx5_{index}"))?;
     file(&verbs.join("abi_version"), "1")?;
+    if let Some(model) = model.filter(|_| kind == Kind::Served) {
+        // The numbers of `/dev/null`, to which the device's node is a link.
+        file(&verbs.join("dev"), "1:3")?;
+        file(
+            &function.join("modalias"),
+            &format!(
+                "pci:v000015B3d{:08X}sv000015B3sd00000000bc02sc00i00",
+                model.device_id
+            ),
+        )?;
+        file(&port.join("pkeys/0"), "0xffff")?;
+        // librdmacm finds the device again by this number, which need not be the model's.
+        file(
+            &device.join("node_guid"),
+            &format!("0200:0000:0000:{:04x}", index + 1),
+        )?;
+    }
     for device in [device, verbs] {
         symlink("../..", device.join("device"))?;
     }

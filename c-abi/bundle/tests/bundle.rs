@@ -73,6 +73,7 @@ fn made(name: &str, symbols: &[Symbol]) -> PathBuf {
         // Without the functions of the C library in it, no program would run.
         paths: None,
         sockets: None,
+        uverbs: None,
         keeps_symbols: false,
         runner: Path::new(env!("CARGO_BIN_EXE_bareverbs-run")),
         symbols,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use bareverbs_bundle::{
-    Impairment, LIBRARIES, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, SUPPRESSIONS, impairment,
-    switch, tree,
+    Impairment, LIBRARIES, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, SUPPRESSIONS, UVERBS_LIBRARY,
+    impairment, switch, tree,
 };
 use bareverbs_command_line::{EMPTY, is_path, parse_words};
 use bpaf::Bpaf;
@@ -32,6 +32,10 @@ use connectx_model::pcap::PAGE;
     guard(
         |it| !it.infiniband || !it.sockets && it.address.is_none(),
         "--infiniband cannot be used together with --sockets or --address"
+    ),
+    guard(
+        |it| !it.uverbs || !it.sockets && !it.preload && !it.infiniband && it.device.is_none(),
+        "--uverbs cannot be used together with --sockets, --preload, --infiniband or --device"
     ),
     guard(
         |it| it.serve_switch.is_none() || it.switch.is_none() && it.program.is_empty(),
@@ -83,6 +87,10 @@ struct Options {
     /// wheels do.
     #[bpaf(switch, last)]
     preload: bool,
+    /// Serve the kernel's verbs ABI in the process, for rdma-core's own libibverbs and libmlx5, which the program then uses in
+    /// place of these libraries. A trial: docs/verbs-abi.md says what there is. One device, which is a model.
+    #[bpaf(switch, last)]
+    uverbs: bool,
     /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
     #[bpaf(argument("FILE"), last, optional)]
     pcap: Option<String>,
@@ -136,31 +144,41 @@ fn command(options: Options) -> Result<Command, String> {
             folder.display()
         ));
     }
-    command.env(
-        "LD_LIBRARY_PATH",
-        before("LD_LIBRARY_PATH", &[folder.to_owned()]),
-    );
+    if !options.uverbs {
+        command.env(
+            "LD_LIBRARY_PATH",
+            before("LD_LIBRARY_PATH", &[folder.to_owned()]),
+        );
+    }
     let device = options.device.clone();
     let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
     let devices = devices.unwrap_or_else(|| "model".to_owned());
     let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
-    let kind = tree::Kind::of(options.infiniband, &devices);
+    let kind = match options.uverbs {
+        true => tree::Kind::Served,
+        false => tree::Kind::of(options.infiniband, &devices),
+    };
     if let Some(tree) =
         tree::of(folder, devices.split(',').count(), kind).filter(|_| preloaded.exists())
     {
         preload.push(preloaded);
         command.env("BAREVERBS_PATHS", tree);
     }
-    if options.sockets {
-        let sockets = folder.join(SOCKETS_LIBRARY);
-        if !sockets.exists() {
+    for (wanted, name) in [
+        (options.sockets, SOCKETS_LIBRARY),
+        (options.uverbs, UVERBS_LIBRARY),
+    ] {
+        let library = folder.join(name);
+        if wanted && !library.exists() {
             let folder = folder.display();
             return Err(format!(
-                "{folder} has no {SOCKETS_LIBRARY}: the program bundle makes it"
+                "{folder} has no {name}: the program bundle makes it"
             ));
         }
-        preload.push(sockets);
+        if wanted {
+            preload.push(library);
+        }
     }
     if options.preload {
         preload.extend(LIBRARIES.map(|name| folder.join(name)));
@@ -259,7 +277,13 @@ fn divided(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// The options that the word after is no value of.
-const FLAGS: [&str; 4] = ["--infiniband", "--sockets", "--preload", "--help"];
+const FLAGS: [&str; 5] = [
+    "--infiniband",
+    "--sockets",
+    "--preload",
+    "--uverbs",
+    "--help",
+];
 
 /// A list with colons between its parts: these ones, and what the environment has.
 fn before(name: &str, first: &[PathBuf]) -> OsString {
@@ -318,6 +342,8 @@ mod tests {
             "--switch s --wire w --unit 1 prog",
             "--infiniband --sockets prog",
             "--infiniband --address 10.0.0.1 prog",
+            "--uverbs --sockets prog",
+            "--uverbs --device model prog",
             "--serve-switch s prog",
             "--serve-switch s --switch t",
             "--cable-out-for 1s prog",
@@ -328,7 +354,7 @@ mod tests {
             assert!(parse(line).is_err(), "{line}");
         }
         for line in [
-            "--wire w --unit 1 prog",
+            "--wire w --unit 1 --uverbs prog",
             "--switch s --uplink udp:a:1,b:2 --uplink udp:a:1,c:2 prog",
             "--serve-switch s",
             "--cable-out-after 2s --cable-out-for 1s prog",

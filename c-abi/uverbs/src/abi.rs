@@ -1,0 +1,572 @@
+//! The structures of the kernel's verbs ABI, as `rdma/ib_user_verbs.h`, `rdma/rdma_user_ioctl_cmds.h` and `rdma/mlx5-abi.h`
+//! have them. What stands in the program's memory is read and written in the machine's byte order.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Defines structures of the ABI: plain numbers without padding, which the derives check.
+macro_rules! structures {
+    ($($(#[$meta:meta])* struct $Name:ident { $($field:ident: $type:ty,)* })*) => { $(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+        #[repr(C)]
+        pub(crate) struct $Name { $(pub(crate) $field: $type,)* }
+    )* };
+}
+
+/// `RDMA_VERBS_IOCTL`.
+pub(crate) const RDMA_VERBS_IOCTL: u64 = 0xc018_1b01;
+
+structures! {
+    /// `struct ib_uverbs_ioctl_hdr`, behind which the attributes stand.
+    struct Header {
+        length: u16,
+        object: u16,
+        method: u16,
+        num_attrs: u16,
+        reserved1: u64,
+        driver: u32,
+        reserved2: u32,
+    }
+
+    /// `struct ib_uverbs_attr`.
+    struct Attr {
+        id: u16,
+        len: u16,
+        flags: u16,
+        element: u16,
+        data: u64,
+    }
+}
+
+/// `UVERBS_ATTR_F_VALID_OUTPUT`.
+pub(crate) const VALID_OUTPUT: u16 = 2;
+/// `UVERBS_ATTR_UHW_IN`: the provider's part of a request.
+pub(crate) const UHW_IN: u16 = 0x1000;
+/// `UVERBS_ATTR_UHW_OUT`: the provider's part of the answer.
+pub(crate) const UHW_OUT: u16 = 0x1001;
+
+/// `UVERBS_OBJECT_DEVICE`.
+pub(crate) const OBJECT_DEVICE: u16 = 0;
+/// `UVERBS_METHOD_INVOKE_WRITE` and its attributes.
+pub(crate) const INVOKE_WRITE: u16 = 0;
+pub(crate) const CORE_IN: u16 = 0;
+pub(crate) const CORE_OUT: u16 = 1;
+pub(crate) const WRITE_CMD: u16 = 2;
+/// `UVERBS_METHOD_QUERY_GID_ENTRY` and its attributes.
+pub(crate) const QUERY_GID_ENTRY: u16 = 6;
+pub(crate) const GID_ENTRY_PORT: u16 = 0;
+pub(crate) const GID_ENTRY_INDEX: u16 = 1;
+pub(crate) const GID_ENTRY_OUT: u16 = 3;
+
+/// `enum ib_uverbs_write_cmds`, and the flag of those that are extended.
+pub(crate) mod command {
+    pub(crate) const EXTENDED: u32 = 0x8000_0000;
+    pub(crate) const GET_CONTEXT: u32 = 0;
+    pub(crate) const QUERY_DEVICE: u32 = 1;
+    pub(crate) const QUERY_PORT: u32 = 2;
+    pub(crate) const ALLOC_PD: u32 = 3;
+    pub(crate) const DEALLOC_PD: u32 = 4;
+    pub(crate) const CREATE_AH: u32 = 5;
+    pub(crate) const DESTROY_AH: u32 = 8;
+    pub(crate) const REG_MR: u32 = 9;
+    pub(crate) const DEREG_MR: u32 = 13;
+    pub(crate) const CREATE_COMP_CHANNEL: u32 = 17;
+    pub(crate) const CREATE_CQ: u32 = 18;
+    pub(crate) const DESTROY_CQ: u32 = 20;
+    pub(crate) const CREATE_QP: u32 = 24;
+    pub(crate) const QUERY_QP: u32 = 25;
+    pub(crate) const MODIFY_QP: u32 = 26;
+    pub(crate) const DESTROY_QP: u32 = 27;
+}
+
+structures! {
+    struct GetContextOut { async_fd: u32, num_comp_vectors: u32, }
+
+    /// `struct mlx5_ib_alloc_ucontext_req_v2`.
+    struct Mlx5GetContextIn {
+        total_num_bfregs: u32,
+        num_low_latency_bfregs: u32,
+        flags: u32,
+        comp_mask: u32,
+        max_cqe_version: u8,
+        reserved0: u8,
+        reserved1: u16,
+        reserved2: u32,
+        lib_caps: u64,
+    }
+
+    /// `struct mlx5_ib_alloc_ucontext_resp`.
+    struct Mlx5GetContextOut {
+        qp_tab_size: u32,
+        bf_reg_size: u32,
+        tot_bfregs: u32,
+        cache_line_size: u32,
+        max_sq_desc_sz: u16,
+        max_rq_desc_sz: u16,
+        max_send_wqebb: u32,
+        max_recv_wr: u32,
+        max_srq_recv_wr: u32,
+        num_ports: u16,
+        flow_action_flags: u16,
+        comp_mask: u32,
+        response_length: u32,
+        cqe_version: u8,
+        cmds_supp_uhw: u8,
+        eth_min_inline: u8,
+        clock_info_versions: u8,
+        hca_core_clock_offset: u64,
+        log_uar_size: u32,
+        num_uars_per_page: u32,
+        num_dyn_bfregs: u32,
+        dump_fill_mkey: u32,
+    }
+
+    /// `struct ib_uverbs_query_device_resp`.
+    struct QueryDeviceOut {
+        fw_ver: u64,
+        node_guid: [u8; 8],
+        sys_image_guid: [u8; 8],
+        max_mr_size: u64,
+        page_size_cap: u64,
+        vendor_id: u32,
+        vendor_part_id: u32,
+        hw_ver: u32,
+        max_qp: u32,
+        max_qp_wr: u32,
+        device_cap_flags: u32,
+        max_sge: u32,
+        max_sge_rd: u32,
+        max_cq: u32,
+        max_cqe: u32,
+        max_mr: u32,
+        max_pd: u32,
+        max_qp_rd_atom: u32,
+        max_ee_rd_atom: u32,
+        max_res_rd_atom: u32,
+        max_qp_init_rd_atom: u32,
+        max_ee_init_rd_atom: u32,
+        atomic_cap: u32,
+        max_ee: u32,
+        max_rdd: u32,
+        max_mw: u32,
+        max_raw_ipv6_qp: u32,
+        max_raw_ethy_qp: u32,
+        max_mcast_grp: u32,
+        max_mcast_qp_attach: u32,
+        max_total_mcast_qp_attach: u32,
+        max_ah: u32,
+        max_fmr: u32,
+        max_map_per_fmr: u32,
+        max_srq: u32,
+        max_srq_wr: u32,
+        max_srq_sge: u32,
+        max_pkeys: u16,
+        local_ca_ack_delay: u8,
+        phys_port_cnt: u8,
+        reserved: [u8; 4],
+    }
+
+    /// The beginning of `struct ib_uverbs_ex_query_device_resp`, of which `response_length` says how much there is.
+    struct ExQueryDeviceOut { base: QueryDeviceOut, comp_mask: u32, response_length: u32, }
+
+    /// The beginning of `struct mlx5_ib_query_device_resp`.
+    struct Mlx5QueryDeviceOut { comp_mask: u32, response_length: u32, }
+
+    struct QueryPortIn { response: u64, port_num: u8, reserved: [u8; 7], }
+
+    /// `struct ib_uverbs_query_port_resp`.
+    struct QueryPortOut {
+        port_cap_flags: u32,
+        max_msg_sz: u32,
+        bad_pkey_cntr: u32,
+        qkey_viol_cntr: u32,
+        gid_tbl_len: u32,
+        pkey_tbl_len: u16,
+        lid: u16,
+        sm_lid: u16,
+        state: u8,
+        max_mtu: u8,
+        active_mtu: u8,
+        lmc: u8,
+        max_vl_num: u8,
+        sm_sl: u8,
+        subnet_timeout: u8,
+        init_type_reply: u8,
+        active_width: u8,
+        active_speed: u8,
+        phys_state: u8,
+        link_layer: u8,
+        flags: u8,
+        reserved: u8,
+    }
+
+    /// `struct ib_uverbs_gid_entry`.
+    struct GidEntryOut { gid: [u8; 16], index: u32, port: u32, kind: u32, netdev: u32, }
+
+    /// The answer of commands that say no more than a handle; also a request of that kind.
+    struct HandleOnly { handle: u32, }
+
+    struct Mlx5AllocPdOut { pdn: u32, }
+
+    /// `struct ib_uverbs_reg_mr`.
+    struct RegMrIn {
+        response: u64,
+        start: u64,
+        length: u64,
+        hca_va: u64,
+        pd_handle: u32,
+        access_flags: u32,
+    }
+    struct RegMrOut { handle: u32, lkey: u32, rkey: u32, }
+
+    /// `struct ib_uverbs_create_cq`.
+    struct CreateCqIn {
+        response: u64,
+        user_handle: u64,
+        cqe: u32,
+        comp_vector: u32,
+        comp_channel: i32,
+        reserved: u32,
+    }
+    /// `struct ib_uverbs_ex_create_cq`.
+    struct ExCreateCqIn {
+        user_handle: u64,
+        cqe: u32,
+        comp_vector: u32,
+        comp_channel: i32,
+        comp_mask: u32,
+        flags: u32,
+        reserved: u32,
+    }
+    struct CreateCqOut { handle: u32, cqe: u32, }
+    struct ExCreateCqOut { base: CreateCqOut, comp_mask: u32, response_length: u32, }
+
+    /// `struct mlx5_ib_create_cq`.
+    struct Mlx5CreateCqIn {
+        buf_addr: u64,
+        db_addr: u64,
+        cqe_size: u32,
+        cqe_comp_en: u8,
+        cqe_comp_res_format: u8,
+        flags: u16,
+        uar_page_index: u16,
+        reserved0: u16,
+        reserved1: u32,
+    }
+    struct Mlx5CreateCqOut { cqn: u32, reserved: u32, }
+
+    /// `struct ib_uverbs_destroy_cq` and `struct ib_uverbs_destroy_qp`.
+    struct DestroyIn { response: u64, handle: u32, reserved: u32, }
+    struct DestroyCqOut { comp_events_reported: u32, async_events_reported: u32, }
+    struct DestroyQpOut { events_reported: u32, }
+
+    /// `struct ib_uverbs_ex_create_qp`, which `struct ib_uverbs_create_qp` is as well, from its second field to `reserved`.
+    struct ExCreateQpIn {
+        user_handle: u64,
+        pd_handle: u32,
+        send_cq_handle: u32,
+        recv_cq_handle: u32,
+        srq_handle: u32,
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+        sq_sig_all: u8,
+        qp_type: u8,
+        is_srq: u8,
+        reserved: u8,
+        comp_mask: u32,
+        create_flags: u32,
+        rwq_ind_tbl_handle: u32,
+        source_qpn: u32,
+    }
+    /// `struct ib_uverbs_create_qp`; what it does not have of the rest is zero.
+    struct CreateQpIn { response: u64, rest: ExCreateQpIn, }
+    /// `struct ib_uverbs_create_qp_resp`.
+    struct CreateQpOut {
+        handle: u32,
+        qpn: u32,
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+        reserved: u32,
+    }
+    struct ExCreateQpOut { base: CreateQpOut, comp_mask: u32, response_length: u32, }
+
+    /// `struct mlx5_ib_create_qp`.
+    struct Mlx5CreateQpIn {
+        buf_addr: u64,
+        db_addr: u64,
+        sq_wqe_count: u32,
+        rq_wqe_count: u32,
+        rq_wqe_shift: u32,
+        flags: u32,
+        uidx: u32,
+        bfreg_index: u32,
+        sq_buf_addr: u64,
+        ece_options: u32,
+        dci_streams: [u8; 2],
+        reserved: u16,
+    }
+    /// `struct mlx5_ib_create_qp_resp`.
+    struct Mlx5CreateQpOut {
+        bfreg_index: u32,
+        ece_options: u32,
+        comp_mask: u32,
+        tirn: u32,
+        tisn: u32,
+        rqn: u32,
+        sqn: u32,
+        reserved1: u32,
+        tir_icm_addr: u64,
+    }
+
+    /// `struct ib_uverbs_qp_dest`.
+    struct Destination {
+        dgid: [u8; 16],
+        flow_label: u32,
+        dlid: u16,
+        reserved: u16,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+    }
+
+    /// `struct ib_uverbs_modify_qp`.
+    struct ModifyQpIn {
+        dest: Destination,
+        alt_dest: Destination,
+        handle: u32,
+        attr_mask: u32,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        qp_state: u8,
+        cur_qp_state: u8,
+        path_mtu: u8,
+        path_mig_state: u8,
+        en_sqd_async_notify: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        reserved: [u8; 2],
+    }
+    struct ExModifyQpOut { comp_mask: u32, response_length: u32, }
+    /// `struct mlx5_ib_modify_qp_resp`.
+    struct Mlx5ModifyQpOut { response_length: u32, dctn: u32, ece_options: u32, reserved: u32, }
+
+    struct QueryQpIn { response: u64, handle: u32, attr_mask: u32, }
+    /// `struct ib_uverbs_query_qp_resp`.
+    struct QueryQpOut {
+        dest: Destination,
+        alt_dest: Destination,
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        qp_state: u8,
+        cur_qp_state: u8,
+        path_mtu: u8,
+        path_mig_state: u8,
+        sq_draining: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        sq_sig_all: u8,
+        reserved: [u8; 5],
+    }
+
+    /// `struct ib_uverbs_create_ah`, whose attribute has the fields of another order than [`Destination`].
+    struct CreateAhIn {
+        response: u64,
+        user_handle: u64,
+        pd_handle: u32,
+        reserved: u32,
+        dgid: [u8; 16],
+        flow_label: u32,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+        reserved1: u8,
+        dlid: u16,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+        reserved2: u8,
+    }
+    /// `struct mlx5_ib_create_ah_resp`.
+    struct Mlx5CreateAhOut { response_length: u32, dmac: [u8; 6], reserved: [u8; 6], }
+}
+
+/// `RDMA_USER_CM_CMD_*`.
+pub(crate) mod cm_command {
+    pub(crate) const CREATE_ID: u32 = 0;
+    pub(crate) const DESTROY_ID: u32 = 1;
+    pub(crate) const BIND_IP: u32 = 2;
+    pub(crate) const RESOLVE_IP: u32 = 3;
+    pub(crate) const RESOLVE_ROUTE: u32 = 4;
+    pub(crate) const QUERY_ROUTE: u32 = 5;
+    pub(crate) const CONNECT: u32 = 6;
+    pub(crate) const LISTEN: u32 = 7;
+    pub(crate) const ACCEPT: u32 = 8;
+    pub(crate) const REJECT: u32 = 9;
+    pub(crate) const DISCONNECT: u32 = 10;
+    pub(crate) const INIT_QP_ATTR: u32 = 11;
+    pub(crate) const GET_EVENT: u32 = 12;
+    pub(crate) const NOTIFY: u32 = 15;
+}
+
+structures! {
+    /// `struct rdma_ucm_cmd_hdr`, in front of each command.
+    struct CmHeader { command: u32, len: u16, out: u16, }
+
+    /// `struct sockaddr_in6`, in which an IPv4 address is a `struct sockaddr_in`.
+    struct Sockaddr { family: u16, port: [u8; 2], flow_info: [u8; 4], address: [u8; 16], scope: u32, }
+
+    struct CreateIdIn { uid: u64, response: u64, port_space: u16, qp_type: u8, reserved: [u8; 5], }
+    struct CmIdOnly { id: u32, }
+    struct DestroyIdIn { response: u64, id: u32, reserved: u32, }
+    struct BindIpIn { response: u64, address: Sockaddr, id: u32, }
+    struct ResolveIpIn { source: Sockaddr, destination: Sockaddr, id: u32, timeout_ms: u32, }
+    struct ResolveRouteIn { id: u32, timeout_ms: u32, }
+    struct QueryRouteIn { response: u64, id: u32, option: u32, }
+
+    /// `struct ib_user_path_rec`.
+    struct PathOut {
+        dgid: [u8; 16],
+        sgid: [u8; 16],
+        lids: [u8; 4],
+        raw_traffic: u32,
+        flow_label: u32,
+        reversible: u32,
+        mtu: u32,
+        pkey: [u8; 2],
+        rest: [u8; 10],
+    }
+    /// `struct rdma_ucm_query_route_resp`.
+    struct QueryRouteOut {
+        node_guid: [u8; 8],
+        paths: [PathOut; 2],
+        source: Sockaddr,
+        destination: Sockaddr,
+        num_paths: u32,
+        port_num: u8,
+        reserved: [u8; 3],
+        ibdev_index: u32,
+        reserved1: u32,
+    }
+
+    /// `struct rdma_ucm_conn_param`.
+    struct Param {
+        qp_num: u32,
+        qkey: u32,
+        private_data: [u8; 256],
+        private_data_len: u8,
+        srq: u8,
+        responder_resources: u8,
+        initiator_depth: u8,
+        flow_control: u8,
+        retry_count: u8,
+        rnr_retry_count: u8,
+        valid: u8,
+    }
+    struct ConnectIn { param: Param, id: u32, reserved: u32, }
+    struct AcceptIn { uid: u64, param: Param, id: u32, reserved: u32, }
+    struct ListenIn { id: u32, backlog: u32, }
+    struct RejectIn { id: u32, len: u8, reason: u8, reserved: [u8; 2], private_data: [u8; 256], }
+    struct InitQpAttrIn { response: u64, id: u32, qp_state: u32, }
+    struct GetEventIn { response: u64, }
+
+    /// `struct rdma_ucm_event_resp`; behind the parameters is what only datagrams' are so long for.
+    struct CmEventOut {
+        uid: u64,
+        id: u32,
+        event: u32,
+        status: u32,
+        param: Param,
+        rest: [u8; 32],
+        reserved: u32,
+        ece: [u32; 2],
+    }
+
+    /// `struct ib_uverbs_ah_attr`.
+    struct AhAttrOut {
+        dgid: [u8; 16],
+        flow_label: u32,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+        reserved1: u8,
+        dlid: u16,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+        reserved2: u8,
+    }
+    /// `struct ib_uverbs_qp_attr`.
+    struct QpAttrOut {
+        mask: u32,
+        qp_state: u32,
+        cur_qp_state: u32,
+        path_mtu: u32,
+        path_mig_state: u32,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        ah_attr: AhAttrOut,
+        alt_ah_attr: AhAttrOut,
+        cap: [u32; 5],
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        en_sqd_async_notify: u8,
+        sq_draining: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        reserved: [u8; 5],
+    }
+}

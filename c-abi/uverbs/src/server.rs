@@ -1,0 +1,332 @@
+//! The thread that has the device: it answers calls, and between them lets the device run, looks at doorbell records, and
+//! hands events out.
+
+// UNSAFETY: signals, and pointers of callers that wait.
+#![expect(unsafe_code)]
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use bareverbs_in_process::survive_gone_memory;
+use bareverbs_node::cm::rdma::{Resolution, Resolver};
+use bareverbs_node::verbs::{Device, Gid, Platform, VectorSet};
+use bareverbs_node::{Cm, DeviceName, Error, Node, Options, UNIT_VARIABLE};
+use libc::{c_int, c_void};
+
+use crate::abi::{CORE_OUT, INVOKE_WRITE, OBJECT_DEVICE, WRITE_CMD, command};
+use crate::attrs::{Args, Result};
+use crate::cm::{Manager, Written};
+use crate::commands::Context;
+use crate::events::EventQueue;
+use crate::{doorbells, trap};
+
+/// The platform.
+pub(crate) type P = bareverbs_node::DevicePlatform;
+
+/// The time that a neighbour may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest sleep: where nobody says that a record has changed, and elsewhere.
+const LOOK: Duration = Duration::from_micros(200);
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// Connections of the connection manager's at once.
+const CONNECTIONS: usize = 1024;
+
+/// A pointer of a caller that waits for the answer.
+struct Argument(*mut c_void);
+
+// SAFETY: the memory is the caller's, who waits.
+unsafe impl Send for Argument {}
+
+enum Work {
+    Call(c_int, Argument),
+    /// A command of the connection manager's, of this length.
+    Written(c_int, Argument, usize),
+    OpenedCm(c_int),
+    ClosedCm(c_int),
+    Closed(c_int),
+}
+
+struct Job {
+    work: Work,
+    done: SyncSender<c_int>,
+}
+
+/// The way to the thread.
+struct Handle {
+    jobs: Mutex<Sender<Job>>,
+    platform: P,
+    /// A child of this process has no such thread.
+    process: u32,
+}
+
+static HANDLE: OnceLock<Option<Handle>> = OnceLock::new();
+
+/// Answers `ioctl(RDMA_VERBS_IOCTL)`: 0, or an error number.
+pub(crate) fn call(fd: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: it is the program's argument, and the program waits.
+    let first = unsafe { Args::new(argument) }.and_then(|mut args| {
+        let write = args.header.object == OBJECT_DEVICE && args.header.method == INVOKE_WRITE;
+        let number = match write {
+            true => args.number(WRITE_CMD)?,
+            false => return Ok(false),
+        };
+        // libibverbs finds out with this whether commands can be sent so.
+        if number == u64::from(command::QUERY_DEVICE) && args.room(CORE_OUT) == 0 {
+            return Err(libc::ENOSPC);
+        }
+        Ok(number == u64::from(command::GET_CONTEXT))
+    });
+    let handle = match first {
+        Ok(true) => HANDLE.get_or_init(start).as_ref(),
+        Ok(false) => HANDLE.get().and_then(Option::as_ref),
+        Err(errno) => return errno,
+    };
+    match handle {
+        Some(handle) => handle.ask(Work::Call(fd, Argument(argument))),
+        None if first == Ok(true) => libc::EIO,
+        None => libc::EPROTONOSUPPORT,
+    }
+}
+
+/// A descriptor is a file of the connection manager's from now on: 0, or an error number.
+pub(crate) fn opened_cm(fd: c_int) -> c_int {
+    match HANDLE.get_or_init(start) {
+        Some(handle) => handle.ask(Work::OpenedCm(fd)),
+        None => libc::EIO,
+    }
+}
+
+/// Answers a command of the connection manager's: 0, or an error number.
+pub(crate) fn written(fd: c_int, at: *const c_void, len: usize) -> c_int {
+    match HANDLE.get().and_then(Option::as_ref) {
+        Some(handle) => handle.ask(Work::Written(fd, Argument(at.cast_mut()), len)),
+        None => libc::EIO,
+    }
+}
+
+/// A context's descriptor was closed, or one of the connection manager's.
+pub(crate) fn closed(fd: c_int, cm: bool) {
+    if let Some(handle) = HANDLE.get().and_then(Option::as_ref) {
+        handle.ask(match cm {
+            true => Work::ClosedCm(fd),
+            false => Work::Closed(fd),
+        });
+    }
+}
+
+/// Looks at the doorbell records.
+pub(crate) fn ring() {
+    if let Some(handle) = HANDLE.get().and_then(Option::as_ref) {
+        doorbells::ring(&handle.platform);
+    }
+}
+
+impl Handle {
+    fn ask(&self, work: Work) -> c_int {
+        if self.process != std::process::id() {
+            return libc::EIO;
+        }
+        let (done, answer) = sync_channel(1);
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.send(Job { work, done }).is_err() {
+            return libc::EIO;
+        }
+        drop(jobs);
+        self.platform.wake();
+        answer.recv().unwrap_or(libc::EIO)
+    }
+}
+
+/// Brings the device up.
+fn start() -> Option<Handle> {
+    let level = env_logger::Env::new().filter_or("BAREVERBS_LOG", "error");
+    // A program in Rust may have a logger already.
+    let _ = env_logger::Builder::from_env(level).try_init();
+    let (jobs, receiver) = channel();
+    let (up, is_up) = channel();
+    let spawned = thread::Builder::new()
+        .name("bareverbs-uverbs".into())
+        .spawn(move || {
+            block_signals();
+            survive_gone_memory();
+            if let Err(error) = run(&receiver, &up) {
+                log::error!("{error}");
+            }
+        });
+    spawned.ok()?;
+    let platform = is_up.recv().ok()?;
+    trap::start();
+    Some(Handle {
+        jobs: Mutex::new(jobs),
+        platform,
+        process: std::process::id(),
+    })
+}
+
+/// The program's handlers do not run in this thread.
+fn block_signals() {
+    // SAFETY: the set is filled before it is used. Faults are not blocked by it.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
+            libc::sigdelset(&mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+}
+
+/// The number by which librdmacm knows the device: it is in a file, where libibverbs reads it as well.
+fn node_guid() -> [u8; 8] {
+    let root = std::env::var("BAREVERBS_PATHS").unwrap_or_default();
+    let file = format!("{root}/sys/class/infiniband/mlx5_0/node_guid");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+fn address() -> IpAddr {
+    let unit = std::env::var(UNIT_VARIABLE).ok();
+    let unit = unit.and_then(|unit| unit.parse().ok()).unwrap_or(1);
+    let given = std::env::var("BAREVERBS_ADDRESS").ok();
+    let given = given.and_then(|list| list.split([',', '/']).next()?.parse().ok());
+    given.unwrap_or_else(|| [10, 0, 0, unit].into())
+}
+
+fn run(jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Result<(), Error> {
+    let mut options = Options::for_connections(CONNECTIONS);
+    options.interrupts = true;
+    Node::open_with(DeviceName::Model, address(), options)?.run(|cm| {
+        let device = cm.device();
+        let mut server = match EventQueue::create(device) {
+            Ok(events) => Server {
+                cm,
+                device,
+                contexts: HashMap::new(),
+                manager: Manager::default(),
+                node_guid: node_guid(),
+                events,
+            },
+            Err(error) => {
+                log::error!("{error}");
+                return Ok(());
+            }
+        };
+        if up.send(device.platform().clone()).is_ok() {
+            server.serve(jobs);
+        }
+        Ok(())
+    })
+}
+
+/// The device and what programs have of it.
+pub(crate) struct Server<'c, 's, 'd> {
+    pub(crate) cm: &'c mut Cm<'s, 'd>,
+    pub(crate) device: &'d Device<'d, P>,
+    /// By descriptor.
+    pub(crate) contexts: HashMap<c_int, Context<'d>>,
+    pub(crate) manager: Manager,
+    /// As the program finds it in the device's file.
+    pub(crate) node_guid: [u8; 8],
+    pub(crate) events: EventQueue<'d>,
+}
+
+impl Server<'_, '_, '_> {
+    fn serve(&mut self, jobs: &Receiver<Job>) {
+        loop {
+            match jobs.try_recv() {
+                Ok(Job { work, done }) => {
+                    let errno = match work {
+                        Work::Call(fd, Argument(argument)) => {
+                            // SAFETY: the caller waits for the answer.
+                            let args = unsafe { Args::new(argument) };
+                            let done = args.and_then(|mut args| self.answer(fd, &mut args));
+                            done.err().unwrap_or(0)
+                        }
+                        Work::Written(fd, Argument(at), len) => {
+                            // SAFETY: the caller waits for the answer.
+                            let written = unsafe { Written::new(at, len) };
+                            self.cm_command(fd, &written).err().unwrap_or(0)
+                        }
+                        Work::OpenedCm(fd) => self.open_cm(fd).err().unwrap_or(0),
+                        Work::ClosedCm(fd) => {
+                            self.close_cm(fd);
+                            0
+                        }
+                        Work::Closed(fd) => {
+                            self.close(fd);
+                            0
+                        }
+                    };
+                    // A caller that was cancelled is not there.
+                    let _ = done.send(errno);
+                }
+                Err(std::sync::mpsc::TryRecvError::Empty) => {}
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
+            }
+            self.turn();
+        }
+    }
+
+    /// Sleeps until there may be something to do, and looks at everything.
+    fn turn(&mut self) {
+        // Commands have seen the interrupts of what is there already.
+        self.deliver_events();
+        let now = self.cm.now();
+        let longest = match trap::is_open() {
+            true => LOOK,
+            false => LONGEST,
+        };
+        let due = self.cm.next_deadline(now).unwrap_or(Duration::MAX);
+        let deadline = due.min(now + longest);
+        if let Err(error) = self.device.wait_for(VectorSet::ALL, deadline) {
+            log::error!("{error}");
+        }
+        if trap::is_open() {
+            doorbells::ring(self.device.platform());
+        }
+        self.deliver_events();
+        let now = self.cm.now();
+        if let Err(error) = self.cm.poll(now) {
+            log::error!("{error}");
+        }
+        while let Some(event) = self.device.next_async_event() {
+            self.cm.handle_async_event(&event);
+            log::debug!("{event:?}");
+        }
+        self.deliver_cm_events();
+    }
+
+    /// The MAC address of the next hop from an address of this port.
+    pub(crate) fn resolve(&mut self, from: Gid, to: Gid) -> Result<[u8; 6]> {
+        let ip = |gid: Gid| std::net::Ipv6Addr::from(gid.0).to_canonical();
+        let (from, to) = (ip(from), ip(to));
+        let own = |(_, entry): (u16, bareverbs_node::verbs::GidEntry)| {
+            (ip(entry.gid) == to).then_some(entry.mac)
+        };
+        if let Some(mac) = self.device.gid_table().find_map(own) {
+            return Ok(mac);
+        }
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(libc::EINVAL);
+        }
+        let end = self.cm.now() + PATIENCE;
+        loop {
+            let now = self.cm.now();
+            let resolver = self.cm.resolver_mut().neighbours_mut();
+            match resolver.resolve(now, from, to) {
+                Resolution::Found(neighbour) => return Ok(neighbour.mac),
+                Resolution::Pending if now < end => {}
+                Resolution::Pending => return Err(libc::ETIMEDOUT),
+                Resolution::NoAnswer => return Err(libc::EHOSTUNREACH),
+                Resolution::NoRoute => return Err(libc::ENETUNREACH),
+            }
+            self.turn();
+        }
+    }
+}

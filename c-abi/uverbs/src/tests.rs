@@ -1,0 +1,177 @@
+//! Calls as libibverbs makes them, on a device model without a link.
+
+// UNSAFETY: a device's file is opened, and memory of calls.
+#![expect(unsafe_code)]
+
+use libc::{c_int, c_void};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::abi::*;
+use crate::server;
+
+/// A call with the attributes of a command, in the order of the ABI.
+#[repr(C)]
+struct Call {
+    header: Header,
+    attrs: [Attr; 5],
+}
+
+/// Sends a command, with what goes in and the rooms for the answers of the core and of the provider.
+fn command(
+    fd: c_int,
+    number: u32,
+    inputs: [&[u8]; 2],
+    outputs: [&mut [u8]; 2],
+) -> Result<(), c_int> {
+    let attr = |id, len: usize, data| Attr {
+        id,
+        len: len as u16,
+        flags: 0,
+        element: 0,
+        data,
+    };
+    // What fits stands in the attribute itself.
+    let input = |id, bytes: &[u8]| {
+        let mut data = [0; 8];
+        match data.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                attr(id, bytes.len(), u64::from_ne_bytes(data))
+            }
+            None => attr(id, bytes.len(), bytes.as_ptr() as u64),
+        }
+    };
+    let [core, provider] = outputs;
+    let mut call = Call {
+        header: Header {
+            length: size_of::<Call>() as u16,
+            object: OBJECT_DEVICE,
+            method: INVOKE_WRITE,
+            num_attrs: 5,
+            ..FromZeros::new_zeroed()
+        },
+        attrs: [
+            attr(WRITE_CMD, 0, number.into()),
+            input(CORE_IN, inputs[0]),
+            input(UHW_IN, inputs[1]),
+            attr(CORE_OUT, core.len(), core.as_mut_ptr() as u64),
+            attr(UHW_OUT, provider.len(), provider.as_mut_ptr() as u64),
+        ],
+    };
+    match server::call(fd, (&raw mut call).cast::<c_void>()) {
+        0 => Ok(()),
+        errno => Err(errno),
+    }
+}
+
+/// The same for a command without a provider's part.
+fn plain<T: FromBytes + IntoBytes>(
+    fd: c_int,
+    number: u32,
+    input: &(impl IntoBytes + zerocopy::Immutable),
+) -> Result<T, c_int> {
+    let mut out = T::new_zeroed();
+    command(
+        fd,
+        number,
+        [input.as_bytes(), &[]],
+        [out.as_mut_bytes(), &mut []],
+    )?;
+    Ok(out)
+}
+
+fn alloc_pd(fd: c_int) -> (u32, u32) {
+    let (mut out, mut provider) = (HandleOnly::new_zeroed(), Mlx5AllocPdOut::new_zeroed());
+    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
+    command(fd, command::ALLOC_PD, [&[0; 8], &[]], rooms).unwrap();
+    (out.handle, provider.pdn)
+}
+
+/// A ring and a doorbell record.
+#[repr(C, align(4096))]
+struct Ring([u8; 4096], [u64; 1]);
+
+#[test]
+fn objects_come_and_go_by_commands() {
+    // SAFETY: text of C's.
+    let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+    // libibverbs asks so whether commands can be sent by calls, before it has a context.
+    let asked = command(fd, command::QUERY_DEVICE, [&[], &[]], [&mut [], &mut []]);
+    assert_eq!(asked, Err(libc::ENOSPC));
+
+    let mut asked = Mlx5GetContextIn::new_zeroed();
+    (asked.total_num_bfregs, asked.max_cqe_version) = (16, 1);
+    let (mut out, mut provider) = (GetContextOut::new_zeroed(), Mlx5GetContextOut::new_zeroed());
+    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
+    let inputs: [&[u8]; 2] = [&[0; 8], asked.as_bytes()];
+    command(fd, command::GET_CONTEXT, inputs, rooms).unwrap();
+    assert_eq!((provider.tot_bfregs, provider.cqe_version), (16, 1));
+    assert_eq!((provider.num_uars_per_page, provider.num_ports), (1, 1));
+
+    let (pd, pdn) = alloc_pd(fd);
+    let (other, other_pdn) = alloc_pd(fd);
+    assert!(pd != other && pdn != other_pdn);
+    let removed = |handle| plain::<u32>(fd, command::DEALLOC_PD, &HandleOnly { handle });
+    assert_eq!(removed(other), Ok(0));
+    assert_eq!(removed(other), Err(libc::EINVAL));
+
+    // A region needs memory, and the right to write here before others may.
+    let memory = [0_u8; 100];
+    let mut region = RegMrIn::new_zeroed();
+    (region.start, region.length) = (memory.as_ptr() as u64, 100);
+    (region.hca_va, region.pd_handle) = (region.start, pd);
+    region.access_flags = 2;
+    let register = |region: &RegMrIn| plain::<RegMrOut>(fd, command::REG_MR, region);
+    assert_eq!(register(&region).unwrap_err(), libc::EINVAL);
+    region.access_flags = 3;
+    let registered = register(&region).unwrap();
+    assert_eq!(registered.lkey, registered.rkey);
+    region.pd_handle = other;
+    assert_eq!(register(&region).unwrap_err(), libc::EINVAL);
+
+    // A CQ with a channel has events in it; one that nobody has made is none.
+    let channel: HandleOnly = plain(fd, command::CREATE_COMP_CHANNEL, &0_u64).unwrap();
+    let ring = Box::new(Ring([0; 4096], [0]));
+    let mut wanted = ExCreateCqIn::new_zeroed();
+    (wanted.cqe, wanted.comp_channel) = (31, channel.handle as i32);
+    let mut provided = Mlx5CreateCqIn::new_zeroed();
+    provided.buf_addr = ring.0.as_ptr() as u64;
+    provided.db_addr = ring.1.as_ptr() as u64;
+    provided.cqe_size = 64;
+    let create = |wanted: &ExCreateCqIn, provided: &Mlx5CreateCqIn| {
+        let mut out = ExCreateCqOut::new_zeroed();
+        let mut number = Mlx5CreateCqOut::new_zeroed();
+        let rooms = [out.as_mut_bytes(), number.as_mut_bytes()];
+        let inputs = [wanted.as_bytes(), provided.as_bytes()];
+        let create = command::CREATE_CQ | command::EXTENDED;
+        command(fd, create, inputs, rooms).map(|()| (out.base, number.cqn))
+    };
+    let (cq, cqn) = create(&wanted, &provided).unwrap();
+    assert_eq!(cq.cqe, 31);
+    assert_ne!(cqn, 0);
+    let wrong = [(0, 64, 31), (4, 64, 31), (0, 96, 31), (0, 64, 0)];
+    for (offset, cqe_size, cqe) in wrong {
+        let record = match offset {
+            0 => provided.db_addr,
+            _ => provided.db_addr + offset,
+        };
+        let other = Mlx5CreateCqIn {
+            db_addr: record,
+            cqe_size,
+            ..provided
+        };
+        let result = create(&ExCreateCqIn { cqe, ..wanted }, &other);
+        assert_eq!(result.is_ok(), (offset, cqe_size, cqe) == wrong[0]);
+    }
+    wanted.comp_channel = 12345;
+    assert_eq!(create(&wanted, &provided).unwrap_err(), libc::EBADF);
+
+    // Commands that are not there, and descriptors that have no context.
+    let none = command(fd, 99, [&[], &[]], [&mut [], &mut []]);
+    assert_eq!(none, Err(libc::EOPNOTSUPP));
+    let none = plain::<HandleOnly>(fd + 1000, command::CREATE_COMP_CHANNEL, &0_u64);
+    assert_eq!(none.unwrap_err(), libc::EINVAL);
+    server::closed(fd, false);
+    let gone = plain::<HandleOnly>(fd, command::CREATE_COMP_CHANNEL, &0_u64);
+    assert_eq!(gone.unwrap_err(), libc::EINVAL);
+}

@@ -1,0 +1,276 @@
+//! Stores to doorbell pages that nobody can write to.
+//!
+//! A store raises SIGSEGV. Its handler looks at the doorbell records and goes on behind the store. It runs in the program's
+//! thread at an instruction of libmlx5, which has no lock of this library's. Where an instruction is unknown, or the program
+//! takes the signal, the pages can be written to from then on, and the library's thread looks at the records.
+
+// UNSAFETY: a signal's handler that changes the thread's registers, and protection of memory.
+#![expect(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use libc::{c_int, c_void, siginfo_t, ucontext_t};
+
+use crate::server;
+
+const PAGE: usize = 4096;
+/// Mapped doorbell pages that are told apart.
+const MOST: usize = 256;
+
+/// Addresses of pages that the program has mapped; 0 for none.
+static MAPPED: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
+/// Pages can be written to, and the library's thread looks at the records.
+static OPEN: AtomicBool = AtomicBool::new(true);
+/// What was to be done at the signal before.
+static BEFORE: Mutex<Option<libc::sigaction>> = Mutex::new(None);
+/// Stores that were seen.
+pub(crate) static TRAPS: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns `true` if somebody has to look at records without being asked.
+pub(crate) fn is_open() -> bool {
+    OPEN.load(Ordering::Acquire)
+}
+
+/// Takes the signal, unless the environment says that the thread is to look.
+pub(crate) fn start() {
+    if cfg!(not(target_arch = "x86_64")) || std::env::var_os("BAREVERBS_DOORBELLS").is_some() {
+        return;
+    }
+    // SAFETY: both structures are whole, and the handler is of the type that SA_SIGINFO wants.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut before: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        // On the thread's own stack: others are too small for the model.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        if real_sigaction(libc::SIGSEGV, &action, &mut before) == 0 {
+            *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+            OPEN.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// The C library's function behind that of this library.
+///
+/// # Safety
+/// As that of the C library.
+pub(crate) unsafe fn real_sigaction(
+    signal: c_int,
+    action: *const libc::sigaction,
+    before: *mut libc::sigaction,
+) -> c_int {
+    type Function =
+        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    // SAFETY: the name is C's text, and the C library's function has this type; NULL is `None`.
+    let function = unsafe {
+        let found = libc::dlsym(libc::RTLD_NEXT, c"sigaction".as_ptr());
+        std::mem::transmute::<*mut c_void, Option<Function>>(found)
+    };
+    // SAFETY: the caller's promise.
+    function.map_or(-1, |function| unsafe { function(signal, action, before) })
+}
+
+/// Another handler comes: the pages can be written to from now on.
+pub(crate) fn end() {
+    OPEN.store(true, Ordering::Release);
+    for page in &MAPPED {
+        let page = page.load(Ordering::Acquire);
+        if page != 0 {
+            protect(page, libc::PROT_READ | libc::PROT_WRITE);
+        }
+    }
+}
+
+fn protect(page: usize, protection: c_int) {
+    // SAFETY: the page is a doorbell page that the program has mapped.
+    unsafe { libc::mprotect(page as *mut c_void, PAGE, protection) };
+}
+
+/// The program has mapped a doorbell page here.
+pub(crate) fn mapped(page: usize) {
+    let free = |place: &&AtomicUsize| {
+        place
+            .compare_exchange(0, page, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    };
+    let known = MAPPED
+        .iter()
+        .any(|place| place.load(Ordering::Acquire) == page);
+    if (known || MAPPED.iter().find(free).is_some()) && !is_open() {
+        protect(page, libc::PROT_READ);
+    }
+}
+
+/// The program has given back what it had mapped here.
+pub(crate) fn unmapped(start: usize, len: usize) {
+    for place in &MAPPED {
+        let page = place.load(Ordering::Acquire);
+        if page != 0 && (start..start.saturating_add(len)).contains(&page) {
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
+unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's structures.
+    let (address, errno) = unsafe { ((*info).si_addr() as usize, *libc::__errno_location()) };
+    let page = address & !(PAGE - 1);
+    let known = |place: &AtomicUsize| place.load(Ordering::Relaxed) == page;
+    if page != 0 && MAPPED.iter().any(known) {
+        TRAPS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the kernel's structure, of the thread that is interrupted.
+        if is_open() || !unsafe { skip(&mut *context.cast::<ucontext_t>()) } {
+            end();
+        }
+        server::ring();
+        // SAFETY: the calling thread's own.
+        unsafe { *libc::__errno_location() = errno };
+        return;
+    }
+    // Not locked by whom this interrupts: it was set before the first page was mapped.
+    let before = *BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the handler that was there before gets what it would have got. Without one the instruction is done again, and ends
+    // the process.
+    unsafe {
+        match before {
+            Some(before) if before.sa_sigaction > libc::SIG_IGN => {
+                if before.sa_flags & libc::SA_SIGINFO != 0 {
+                    let next: unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                        std::mem::transmute(before.sa_sigaction);
+                    next(signal, info, context);
+                } else {
+                    let next: unsafe extern "C" fn(c_int) =
+                        std::mem::transmute(before.sa_sigaction);
+                    next(signal);
+                }
+            }
+            _ => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
+/// Goes on behind the store; false if the instruction is not known.
+///
+/// # Safety
+/// The context is that of a thread that was interrupted at an instruction.
+#[cfg(target_arch = "x86_64")]
+unsafe fn skip(context: &mut ucontext_t) -> bool {
+    let place = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+    // SAFETY: an instruction of the program, which has up to 15 bytes; those of stores are shorter, and all bytes read are in it.
+    match unsafe { store_len(*place as *const u8) } {
+        Some(len) => {
+            *place += len;
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn skip(_: &mut ucontext_t) -> bool {
+    false
+}
+
+/// The length of an instruction that stores a register or a number in memory: MOV, MOVNTI, and those of vector registers.
+///
+/// # Safety
+/// It can be read.
+#[cfg(target_arch = "x86_64")]
+unsafe fn store_len(code: *const u8) -> Option<i64> {
+    // SAFETY: the caller's promise.
+    let byte = |at: usize| unsafe { code.add(at).read() };
+    let mut at = 0;
+    let mut short = false;
+    while matches!(byte(at), 0x66 | 0xf2 | 0xf3) {
+        short |= byte(at) == 0x66;
+        at += 1;
+    }
+    let mut vector = false;
+    match byte(at) {
+        // VEX: the opcodes are those behind 0F.
+        0xc5 => (vector, at) = (true, at + 2),
+        0xc4 if byte(at + 1) & 0x1f == 1 => (vector, at) = (true, at + 3),
+        0x40..=0x4f => at += 1,
+        _ => {}
+    }
+    if !vector && byte(at) == 0x0f {
+        (vector, at) = (true, at + 1);
+    }
+    let number = match (vector, byte(at)) {
+        (false, 0x88 | 0x89) => 0,
+        (false, 0xc6) => 1,
+        (false, 0xc7) => 4 - 2 * usize::from(short),
+        // MOVUPS, MOVAPS, MOVNTPS, MOVDQA and MOVDQU, MOVNTI, MOVQ, MOVNTDQ.
+        (true, 0x11 | 0x29 | 0x2b | 0x7f | 0xc3 | 0xd6 | 0xe7) => 0,
+        _ => return None,
+    };
+    at += 1;
+    let (mode, base) = (byte(at) >> 6, byte(at) & 7);
+    at += 1;
+    let mut base = (base, mode == 0 && base == 5);
+    if base.0 == 4 && mode != 3 {
+        base.1 = mode == 0 && byte(at) & 7 == 5;
+        at += 1;
+    }
+    at += match mode {
+        0 if base.1 => 4,
+        0 => 0,
+        1 => 1,
+        2 => 4,
+        // The target is a register.
+        _ => return None,
+    };
+    i64::try_from(at + number).ok()
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_have_lengths() {
+        let stores: [&[u8]; 12] = [
+            // mov [rax], rdx
+            &[0x48, 0x89, 0x10],
+            // mov [rax+8], edx
+            &[0x89, 0x50, 0x08],
+            // mov [r8+r9*8+0x800], rdx
+            &[0x4b, 0x89, 0x94, 0xc8, 0x00, 0x08, 0x00, 0x00],
+            // mov [rip+16], rdx
+            &[0x48, 0x89, 0x15, 0x10, 0x00, 0x00, 0x00],
+            // mov [rcx*1+16], edx
+            &[0x89, 0x14, 0x0d, 0x10, 0x00, 0x00, 0x00],
+            // mov qword [rax], 1
+            &[0x48, 0xc7, 0x00, 0x01, 0x00, 0x00, 0x00],
+            // mov word [rax], 1
+            &[0x66, 0xc7, 0x00, 0x01, 0x00],
+            // mov [rax], dl
+            &[0x88, 0x10],
+            // movnti [rsp], rax
+            &[0x48, 0x0f, 0xc3, 0x04, 0x24],
+            // movups [rdi+16], xmm0
+            &[0x0f, 0x11, 0x47, 0x10],
+            // movntdq [rdi], xmm1
+            &[0x66, 0x0f, 0xe7, 0x0f],
+            // vmovdqu [rdi], ymm0
+            &[0xc5, 0xfe, 0x7f, 0x07],
+        ];
+        for store in stores {
+            let mut code = [0x90; 16];
+            code[..store.len()].copy_from_slice(store);
+            // SAFETY: there are 16 bytes.
+            let len = unsafe { store_len(code.as_ptr()) };
+            assert_eq!(len, Some(store.len() as i64), "{store:02x?}");
+        }
+        // A load, a call, a MOV between registers.
+        for other in [[0x48, 0x8b, 0x10], [0xff, 0x10, 0x90], [0x48, 0x89, 0xc2]] {
+            let mut code = [0x90; 16];
+            code[..3].copy_from_slice(&other);
+            // SAFETY: there are 16 bytes.
+            assert_eq!(unsafe { store_len(code.as_ptr()) }, None, "{other:02x?}");
+        }
+    }
+}
