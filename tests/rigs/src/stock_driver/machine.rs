@@ -52,6 +52,8 @@ pub(super) struct Round<'a> {
     pub(super) record: bool,
     /// Processors of each machine.
     pub(super) processors: usize,
+    /// Memory of each machine, in MiB.
+    pub(super) memory: usize,
     /// `true` if they have an IOMMU, which maps every page by itself.
     pub(super) iommu: bool,
     /// `true` if there is an ordinary network between them.
@@ -402,12 +404,13 @@ impl Round<'_> {
     ) {
         command
             .args(["-M", "q35,kernel-irqchip=split", "-accel", "tcg"])
-            .args(["-cpu", "Nehalem", "-m", "768"])
+            .args(["-cpu", "Nehalem", "-m", &self.memory.to_string()])
             .args(["-smp", &self.processors.to_string()])
-            .args([
-                "-object",
-                "memory-backend-memfd,id=memory,size=768M,share=on",
-            ])
+            .arg("-object")
+            .arg(format!(
+                "memory-backend-memfd,id=memory,size={}M,share=on",
+                self.memory
+            ))
             .args(["-numa", "node,memdev=memory"])
             .args(["-display", "none", "-serial", "stdio"]);
         if self.boots(index) == 1 {

@@ -346,7 +346,7 @@ fn debian_kernel(
 }
 
 /// Debian's `/bin`, `/lib` and so on are links into `/usr`, made before anything is unpacked over them.
-fn usr_links(root: &Path) -> Result<(), String> {
+pub(crate) fn usr_links(root: &Path) -> Result<(), String> {
     for name in ["bin", "sbin", "lib", "lib64"] {
         let made = fs::create_dir_all(root.join("usr").join(name)).and_then(|()| {
             std::os::unix::fs::symlink(Path::new("usr").join(name), root.join(name))

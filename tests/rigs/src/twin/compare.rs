@@ -8,10 +8,10 @@ use std::fmt;
 pub(super) type Results<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a str>>;
 
 /// Takes a runner's lines apart. Those of others are left out.
-pub(super) fn results<'a>(lines: impl IntoIterator<Item = &'a str>) -> Results<'a> {
+pub(super) fn results(text: &str) -> Results<'_> {
     let mut all = Results::new();
     let mut script = "";
-    for line in lines {
+    for line in text.lines() {
         if let Some(name) = line.strip_prefix("@ ") {
             script = name;
         } else if let Some((number, result)) = line.split_once(' ')
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn results_are_compared_call_by_call() {
         let scripts = scripts();
-        let linux = results(["@ a", "0 made", "a message", "1 0", "2 EBUSY"]);
+        let linux = results("@ a\n0 made\na message\n1 0\n2 EBUSY\n");
         assert_eq!(differences(&scripts, &linux, &linux), []);
-        let ours = results(["@ a", "0 made", "1 EINVAL"]);
+        let ours = results("@ a\n0 made\n1 EINVAL\n");
         let found = differences(&scripts, &linux, &ours);
         let found: Vec<_> = found
             .iter()

@@ -152,7 +152,8 @@ static void device_list(void) {
     struct ibv_device *first = list ? *list : NULL;
     tell("%s count=%d", list ? "list" : "null", count);
     if (!first) {
-        ibv_free_device_list(list);
+        if (list)
+            ibv_free_device_list(list);
         return;
     }
     struct ibv_context *other = ibv_open_device(first);

@@ -1,8 +1,17 @@
-# The runner, on Linux's driver, with the addresses that the other side's device has.
+# The runner, on Linux's driver, with the addresses that the other side's device has. $libraries is the name of an archive
+# among the rig's programs with other libraries than the guest's, and the C library that they need; or empty.
 step 60 'load' 'modprobe mlx5_ib && modprobe rdma_ucm && netdev mlx5_core'
 step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card mtu 9000 up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
     ip address add 10.0.0.1/24 dev $card && ip address add fd00::1/64 dev $card nodad && until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
 for gid in 0000:0000:0000:0000:0000:ffff:0a00:0001 fd00:0000:0000:0000:0000:0000:0000:0001; do
     step 60 "GID $gid" "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
 done
-step 270 'scripts' '/ours/runner < /ours/scripts'
+within=
+if [ "$libraries" ]; then
+    root=/run/root
+    within="chroot $root"
+    step 60 'libraries' "mkdir $root && tar -x -f /ours/$libraries -C $root && for at in dev proc sys ours; do
+            mkdir -p $root/\$at && mount -o bind /\$at $root/\$at || exit 1
+        done"
+fi
+step 270 'scripts' "$within /ours/runner < /ours/scripts"

@@ -4,18 +4,24 @@
 //! The program reads scripts of calls, and prints what each call gave. On Linux it runs in a machine of the stock-driver rig;
 //! our libraries have a model of their own. A row of the table that explains nothing is a failure as well.
 //!
+//! `cargo rig twin whole` compares further machines: our libraries on vfio-pci, and on Linux's side the newest kernel, and
+//! rdma-core older and newer.
+//!
 //! `cargo rig twin coverage` prints in how many scripts each function of the libraries is called, without a machine.
 //!
 //! Both sides' results, and the differences, are left in `target/rigs/twin/log/`.
 
 mod compare;
 mod coverage;
+mod oracles;
 mod script;
 
 use crate::outcome::Outcome;
-use crate::stock_driver::{self, BOOT, Boot, InC, Program, Rig, SCENARIO, Scenario, provision};
-use bareverbs_bundle::RUNNER;
-use compare::Row;
+use crate::stock_driver::{self, InC, Program, Rig, provision};
+use bareverbs_bundle::{LIBRARY, RUNNER};
+use compare::{Results, Row};
+use oracles::{NAME, ORACLES, SCENARIOS};
+use script::Script;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,45 +54,7 @@ const PAGE: &str = "docs/differences.md";
 /// The page with the functions of the libraries.
 const LIST: &str = "docs/c-abi.md";
 
-/// The scenario, whose step of the same name has the results.
-const NAME: &str = "scripts";
-const SCENARIOS: &[Scenario] = &[Scenario {
-    name: NAME,
-    about: "scripts of calls",
-    functions: 1,
-    rounds: &[Boot {
-        script: include_str!("guest.sh"),
-        machines: &[&[0]],
-        prints: &[(NAME, "@ end")],
-        driver_may_warn: &[
-            (
-                NAME,
-                "Create QP type",
-                "a queue pair that has to be refused",
-            ),
-            (NAME, ": invalid mtu", "a path MTU that has to be refused"),
-            (
-                NAME,
-                "psn overflow, masking to 24 bits",
-                "PSNs with more bits",
-            ),
-            (
-                NAME,
-                ": wrong entries number",
-                "a size that has to be refused",
-            ),
-        ],
-        limit: 7,
-        ..BOOT
-    }],
-    model_may_warn: &[(
-        "of type 0x1: opcode 0x10",
-        "mlx5's library posts READ on UC, which has none",
-    )],
-    ..SCENARIO
-}];
-
-/// Runs all scripts on both sides.
+/// Runs all scripts on both sides; `whole`: also on the other machines.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let directory = root.join("target/rigs/twin");
@@ -100,72 +68,134 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         );
         return Ok(Outcome::default());
     }
+    let whole = arguments == ["whole"];
     let input = logs.join("scripts");
     write(&input, &script::input(&scripts))?;
 
     let in_c = directory.join("in-c");
     let tree = provision::guest_packages(&in_c, PACKAGES, RECIPE)?;
     let program = PROGRAM.build(&in_c, &tree, None)?;
-    let ours = on_ours(&directory.join("bundle"), &program, &input)?;
+    let bundle = directory.join("bundle");
+    let bundle = bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder;
+    let ours = on_ours(&bundle, &program, &input)?;
     write(&logs.join("ours"), &ours)?;
 
+    let mut programs = vec![
+        Program {
+            name: PROGRAM.name,
+            path: program,
+        },
+        Program {
+            name: NAME,
+            path: input,
+        },
+    ];
+    let mut options = vec![NAME.to_string()];
+    options.extend_from_slice(arguments);
+    if whole {
+        options = oracles::WHOLE.map(String::from).into();
+        programs.push(Program {
+            name: LIBRARY,
+            path: bundle.join(LIBRARY),
+        });
+        programs.extend(oracles::libraries(&directory)?);
+    }
     let rig = Rig {
         name: "twin",
         scenarios: SCENARIOS,
-        programs: vec![
-            Program {
-                name: PROGRAM.name,
-                path: program,
-            },
-            Program {
-                name: NAME,
-                path: input,
-            },
-        ],
+        programs,
         ours: PathBuf::new(),
     };
-    let mut outcome = stock_driver::run_rig(&rig, arguments)?;
-    let linux = on_linux(&logs)?;
+    let mut outcome = stock_driver::run_rig(&rig, &options)?;
+    let linux = printed(&logs.join("trixie").join(NAME))?;
     write(&logs.join("linux"), &linux)?;
 
-    // No call of ours may die, not even where Linux's libraries do as well.
-    for line in ours.lines().filter(|line| line.contains(" died of ")) {
-        outcome.check(false, || format!("ours: {line}"));
-    }
     let page = read(&root.join(PAGE))?;
-    let rows = Row::all(&page)?;
-    let linux = compare::results(linux.lines());
-    let ours = compare::results(ours.lines());
-    let differences = compare::differences(&scripts, &linux, &ours);
-    let (explained, unexplained): (Vec<_>, Vec<_>) = differences
-        .iter()
-        .partition(|found| rows.iter().any(|row| row.explains(found)));
-    for found in &unexplained {
-        outcome.check(false, || found.to_string());
+    let judge = Judge {
+        scripts: &scripts,
+        rows: oracles::rows(&page, None)?,
+    };
+    let (linux, ours) = (compare::results(&linux), compare::results(&ours));
+    outcome.add(judge.compare("", &linux, &ours, &[]));
+    for oracle in ORACLES.iter().filter(|_| whole) {
+        let other = printed(&logs.join(oracle.logs))?;
+        let other = compare::results(&other);
+        let (linux, ours) = if oracle.ours {
+            (&linux, &other)
+        } else {
+            (&other, &ours)
+        };
+        let rows = oracles::rows(&page, Some(oracle.heading))?;
+        outcome.add(judge.compare(oracle.heading, linux, ours, &rows));
     }
-    for row in &rows {
-        let shows = explained.iter().any(|found| row.explains(found));
-        outcome.check(shows, || {
-            format!("{PAGE} has a difference that does not show: {row}")
-        });
-    }
-    let calls: usize = scripts.iter().map(|script| script.lines.len()).sum();
-    outcome.passed += calls - differences.len();
-    println!(
-        "{} scripts, {calls} calls, {} differences explained by {} rows, {} not",
-        scripts.len(),
-        explained.len(),
-        rows.len(),
-        unexplained.len()
-    );
     Ok(outcome)
+}
+
+/// The comparison of two results by the table's rows.
+struct Judge<'a> {
+    scripts: &'a [Script],
+    rows: Vec<Row<'a>>,
+}
+
+impl<'a> Judge<'a> {
+    /// Compares. Where `heading` is that of a section of the page, the section's rows hold as well as the table's, and only
+    /// they have to explain something.
+    fn compare(
+        &self,
+        heading: &str,
+        linux: &Results<'a>,
+        ours: &Results<'a>,
+        section: &[Row<'_>],
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let at = match heading {
+            "" => String::new(),
+            _ => format!("{heading}: "),
+        };
+        // No call of ours may die, not even where Linux's libraries do as well.
+        for (script, result) in ours
+            .iter()
+            .flat_map(|(script, results)| results.values().map(move |result| (script, result)))
+            .filter(|(_, result)| result.contains("died of "))
+        {
+            outcome.check(false, || format!("{at}ours: {script}: {result}"));
+        }
+        let needed = if heading.is_empty() {
+            &self.rows
+        } else {
+            section
+        };
+        let rows = || self.rows.iter().chain(section);
+        let differences = compare::differences(self.scripts, linux, ours);
+        let (explained, unexplained): (Vec<_>, Vec<_>) = differences
+            .iter()
+            .partition(|found| rows().any(|row| row.explains(found)));
+        for found in &unexplained {
+            outcome.check(false, || format!("{at}{found}"));
+        }
+        for row in needed {
+            let shows = explained.iter().any(|found| row.explains(found));
+            outcome.check(shows, || {
+                format!("{PAGE} has a difference that does not show: {at}{row}")
+            });
+        }
+        let calls: usize = self.scripts.iter().map(|script| script.lines.len()).sum();
+        outcome.passed += calls - differences.len();
+        println!(
+            "{at}{} scripts, {calls} calls, {} differences explained by {} rows, {} not",
+            self.scripts.len(),
+            explained.len(),
+            rows().count(),
+            unexplained.len()
+        );
+        outcome
+    }
 }
 
 /// Runs the program on our libraries, with a model in its own process. Its output.
 fn on_ours(bundle: &Path, program: &Path, input: &Path) -> Result<String, String> {
-    let bundle = bareverbs_bundle::build(Some(bundle), bareverbs_bundle::Kept::Code)?;
     let input = File::open(input).map_err(|error| format!("{}: {error}", input.display()))?;
-    let mut command = Command::new(bundle.folder.join(RUNNER));
+    let mut command = Command::new(bundle.join(RUNNER));
     command.args(["--unit", "1"]).arg(program).stdin(input);
     let done = command.output();
     let done = done.map_err(|error| format!("{command:?}: {error}"))?;
@@ -180,9 +210,9 @@ fn on_ours(bundle: &Path, program: &Path, input: &Path) -> Result<String, String
     Ok(printed.into_owned())
 }
 
-/// The output of the machine's steps, from the record of its console.
-fn on_linux(logs: &Path) -> Result<String, String> {
-    let console = logs.join("trixie").join(NAME).join("0.console.log");
+/// The output of a machine's steps, from the record of its console in a folder.
+fn printed(logs: &Path) -> Result<String, String> {
+    let console = logs.join("0.console.log");
     let console = fs::read(&console).map_err(|error| format!("{}: {error}", console.display()))?;
     let console = String::from_utf8_lossy(&console);
     let mut lines = String::new();

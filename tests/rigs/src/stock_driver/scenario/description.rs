@@ -35,6 +35,8 @@ pub(crate) struct Boot {
     pub(crate) machines: &'static [&'static [usize]],
     /// Processors of each.
     pub(crate) processors: usize,
+    /// Memory of each, in MiB.
+    pub(crate) memory: usize,
     /// `true` if they have an IOMMU.
     pub(crate) iommu: bool,
     /// `true` if there is an ordinary network between them.

@@ -60,6 +60,7 @@ impl Scenario {
                 here: boot.here,
                 record: boot.record,
                 processors: boot.processors,
+                memory: boot.memory,
                 iommu: boot.iommu,
                 network: boot.network,
                 shared_slot: boot.shared_slot,

@@ -9,6 +9,7 @@ pub(crate) const BOOT: Boot = Boot {
     script: "",
     machines: &[&[0]],
     processors: 2,
+    memory: 768,
     iommu: false,
     network: false,
     here: None,

@@ -1,0 +1,210 @@
+//! The runner's machines: Linux's driver and rdma-core in several versions, and our libraries on vfio-pci.
+
+use super::compare::Row;
+use crate::apt::{Apt, unpack};
+use crate::folder::empty;
+use crate::process::quietly;
+use crate::stock_driver::provision::usr_links;
+use crate::stock_driver::{BOOT, Boot, Kernel, Program, SCENARIO, Scenario};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The step whose output is the runner's, and the scenario in which Linux's side is that of the table.
+pub(super) const NAME: &str = "scripts";
+
+/// A machine with Linux's driver.
+const LINUX: Boot = Boot {
+    script: concat!("libraries=\n", include_str!("guest.sh")),
+    machines: &[&[0]],
+    // The largest completion queue has 512.
+    memory: 1024,
+    prints: &[(NAME, "@ end")],
+    driver_may_warn: &[
+        (
+            NAME,
+            "Create QP type",
+            "a queue pair that has to be refused",
+        ),
+        (NAME, ": invalid mtu", "a path MTU that has to be refused"),
+        (
+            NAME,
+            "psn overflow, masking to 24 bits",
+            "PSNs with more bits",
+        ),
+        (
+            NAME,
+            ": wrong entries number",
+            "a size that has to be refused",
+        ),
+    ],
+    limit: 7,
+    ..BOOT
+};
+
+const ON_LINUX: Scenario = Scenario {
+    name: NAME,
+    about: "scripts of calls",
+    functions: 1,
+    every_kernel: true,
+    rounds: &[LINUX],
+    model_may_warn: &[(
+        "of type 0x1: opcode 0x10",
+        "mlx5's library posts READ on UC, which has none",
+    )],
+    ..SCENARIO
+};
+
+/// The scenarios.
+pub(super) const SCENARIOS: &[Scenario] = &[
+    ON_LINUX,
+    Scenario {
+        name: "older-libraries",
+        about: "the same, with Debian 12's rdma-core",
+        kernel: Some(Kernel::Stable),
+        rounds: &[Boot {
+            script: concat!("libraries=older\n", include_str!("guest.sh")),
+            ..LINUX
+        }],
+        ..ON_LINUX
+    },
+    Scenario {
+        name: "newest-libraries",
+        about: "the same, with the newest rdma-core that Debian has",
+        kernel: Some(Kernel::Stable),
+        rounds: &[Boot {
+            script: concat!("libraries=newest\n", include_str!("guest.sh")),
+            ..LINUX
+        }],
+        ..ON_LINUX
+    },
+    Scenario {
+        name: "vfio",
+        about: "the same on our libraries and vfio-pci",
+        kernel: Some(Kernel::Stable),
+        functions: 1,
+        rounds: &[Boot {
+            script: include_str!("ours.sh"),
+            prints: &[(NAME, "@ end")],
+            iommu: true,
+            limit: 12,
+            ..BOOT
+        }],
+        ..SCENARIO
+    },
+];
+
+/// The options of the machines' rig for all oracles.
+pub(super) const WHOLE: [&str; 6] = [
+    "--stable",
+    "--backports",
+    NAME,
+    "older-libraries",
+    "newest-libraries",
+    "vfio",
+];
+
+/// A comparison beside that with Linux 6.12 and rdma-core 56.
+pub(super) struct Oracle {
+    /// The section of the page with what is so here only.
+    pub(super) heading: &'static str,
+    /// The folder of its logs.
+    pub(super) logs: &'static str,
+    /// `true` if it is our side that is another one.
+    pub(super) ours: bool,
+}
+
+pub(super) const ORACLES: [Oracle; 4] = [
+    Oracle {
+        heading: "On vfio-pci",
+        logs: "trixie/vfio",
+        ours: true,
+    },
+    Oracle {
+        heading: "The newest kernel",
+        logs: "trixie-backports/scripts",
+        ours: false,
+    },
+    Oracle {
+        heading: "An older rdma-core",
+        logs: "trixie/older-libraries",
+        ours: false,
+    },
+    Oracle {
+        heading: "The newest rdma-core",
+        logs: "trixie/newest-libraries",
+        ours: false,
+    },
+];
+
+/// The table of the page, before its sections; and the rows of one of them, if it is there.
+pub(super) fn rows<'a>(page: &'a str, heading: Option<&str>) -> Result<Vec<Row<'a>>, String> {
+    let mut parts = page.split("\n## ");
+    let first = parts.next().unwrap_or_default();
+    let part = match heading {
+        None => first,
+        Some(heading) => parts
+            .find(|part| part.lines().next() == Some(heading))
+            .unwrap_or_default(),
+    };
+    Row::all(part)
+}
+
+/// Libraries for guests: the name of the archive, the release, and its names of the packages.
+const LIBRARIES: [(&str, &str, &[&str]); 2] = [
+    (
+        "older",
+        "bookworm",
+        &[
+            "ibverbs-providers",
+            "libc6",
+            "libibverbs1",
+            "libnl-3-200",
+            "libnl-route-3-200",
+            "librdmacm1",
+        ],
+    ),
+    (
+        "newest",
+        "forky",
+        &[
+            "ibverbs-providers",
+            "libc6",
+            "libibverbs1",
+            "libnl-3-200",
+            "libnl-route-3-200",
+            "librdmacm1t64",
+        ],
+    ),
+];
+/// Files of these packages that the runner does not need.
+const REFUSED: [&str; 2] = ["usr/share", "usr/lib/x86_64-linux-gnu/gconv"];
+
+/// The archives of libraries, made below `directory` from Debian's packages.
+pub(super) fn libraries(directory: &Path) -> Result<Vec<Program>, String> {
+    let one = |&(name, release, packages): &(&'static str, &str, &[&str])| {
+        let directory = directory.join(name);
+        let tree = directory.join("root");
+        let path = directory.join("archive");
+        let stamp = directory.join("stamp");
+        let recipe = format!("{release} {packages:?}");
+        if fs::read_to_string(&stamp).unwrap_or_default() != recipe {
+            empty(&tree)?;
+            usr_links(&tree)?;
+            let apt = Apt::of_suite(&directory, release)?;
+            for deb in apt.fetch(&directory.join("debs"), packages)? {
+                unpack(&deb, &tree)?;
+            }
+            for refused in REFUSED {
+                let path = tree.join(refused);
+                fs::remove_dir_all(&path)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            let mut tar = Command::new("tar");
+            quietly(tar.arg("-C").arg(&tree).arg("-cf").arg(&path).arg("."))?;
+            fs::write(&stamp, recipe).map_err(|error| format!("{}: {error}", stamp.display()))?;
+        }
+        Ok(Program { name, path })
+    };
+    LIBRARIES.iter().map(one).collect()
+}

@@ -1,0 +1,11 @@
+# The runner on our libraries, with the card on vfio-pci and the addresses that the model's device has.
+card=0000:01:00.0
+libraries=/run/libraries
+step 60 'bind' "modprobe vfio_iommu_type1 && modprobe vfio-pci &&
+    echo vfio-pci > /sys/bus/pci/devices/$card/driver_override && echo $card > /sys/bus/pci/drivers_probe &&
+    [ -e /sys/bus/pci/drivers/vfio-pci/$card ]"
+step 60 'libraries' "mkdir $libraries && for name in libibverbs.so.1 librdmacm.so.1; do
+        ln -s /ours/libibverbs.so.1 $libraries/\$name || exit 1
+    done"
+step 600 'scripts' "env LD_LIBRARY_PATH=$libraries BAREVERBS_DEVICE=vfio:$card \
+    BAREVERBS_ADDRESS=10.0.0.1/24,fd00::1/64 /ours/runner < /ours/scripts"
