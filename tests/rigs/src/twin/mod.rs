@@ -36,6 +36,7 @@ const PROGRAM: InC = InC {
         include_str!("data.c"),
         include_str!("extended.c"),
         include_str!("cm.c"),
+        include_str!("process.c"),
         include_str!("runner.c"),
     ),
     libraries: &["-lrdmacm", "-libverbs"],

@@ -86,6 +86,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         rounds: &[Boot {
             script: include_str!("ours.sh"),
             prints: &[(NAME, "@ end")],
+            driver_may_warn: &[(NAME, "RLIMIT_MEMLOCK", "a limit that a script sets")],
             iommu: true,
             limit: 12,
             ..BOOT

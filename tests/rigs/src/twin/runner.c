@@ -1,5 +1,6 @@
 /* Runs scripts of calls, and prints one line for each: `@ SCRIPT` begins a script; other lines are
- * `NUMBER [NAME =] CALL ARGUMENT...`. language.c says what arguments are; calls are in verbs.c, data.c, extended.c and cm.c. */
+ * `NUMBER [NAME =] CALL ARGUMENT...`. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
+ * cm.c and process.c. */
 
 /* A call that accesses memory which is not there is left here. */
 static sigjmp_buf before_call;
@@ -87,7 +88,7 @@ static const char *read_line(char *line) {
 }
 
 static bool call(const char *name) {
-    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name);
+    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name) || process_call(name);
 }
 
 int main(void) {
