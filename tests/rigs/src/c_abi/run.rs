@@ -1,7 +1,7 @@
 //! Runs programs, alone or in pairs, each process with a model of its own and a wire between the two.
 
 use super::packages::Packages;
-use super::scenario::{IN_C, OURS, Ready, Scenario, Side};
+use super::scenario::{IN_C, OURS, Ready, SERVED, Scenario, Side};
 use crate::outcome::Outcome;
 use crate::stock_driver::{Process, spawn};
 use bareverbs_bundle::{Bundle, RUNNER};
@@ -282,6 +282,15 @@ impl Place<'_> {
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(fail)?)
             .stderr(file);
+        if options == SERVED {
+            let debian = self.packages.libraries.first().ok_or("no libraries")?;
+            let folders = [&debian.folder, &debian.others, &self.packages.others];
+            let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+            command
+                .env("LD_LIBRARY_PATH", folders)
+                // In place of the file of an installed system that names it.
+                .env("IBV_DRIVERS", debian.folder.join("libibverbs/libmlx5"));
+        }
         let process = spawn(&mut command)?;
         Ok(Running { process, log })
     }

@@ -137,6 +137,9 @@ pub(super) const fn pair(
     }
 }
 
+/// Options for programs that use Debian's own libraries, for which the kernel's ABI is served.
+pub(super) const SERVED: &[&str] = &["--uverbs"];
+
 /// A pair of which the client has the server's arguments, and more.
 pub(super) const fn same(
     name: &'static str,

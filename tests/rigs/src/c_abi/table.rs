@@ -8,6 +8,7 @@ mod raw;
 mod rsockets;
 mod sockets;
 mod verbs;
+mod verbs_abi;
 
 use super::scenario::Scenario;
 
@@ -15,6 +16,7 @@ use super::scenario::Scenario;
 pub(super) fn all() -> impl Iterator<Item = &'static Scenario> {
     [
         verbs::ALL,
+        verbs_abi::ALL,
         cm::ALL,
         mixed::ALL,
         rsockets::ALL,
