@@ -13,6 +13,7 @@ use crate::rdma::id::attr::datagram_attr;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::param::Depths;
 use crate::rdma::types::{CmId, IdState, IdType, UDP_QKEY};
 use crate::rdma::verbs::objects::{Endpoint, KeptInit, PdOf, QpInit};
 
@@ -258,10 +259,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             QpState::Init => {
                 let slot = &self.ids[index];
                 let (mut attr, mask) = self.hca.init_attr(slot);
-                if let Some(connection) = slot.conn.id.filter(|_| slot.conn.passive) {
-                    // What the request asks for is granted before it is answered (`cm_init_qp_init_attr`).
-                    let asked = self.engine.qp_params(connection)?.max_dest_rd_atomic;
-                    attr.qp_access_flags = self.hca.access(slot.id_type, asked);
+                if let Some(connection) = slot.conn.id.filter(|_| !slot.conn.accepted) {
+                    // The other end's REQ or REP counts, until this end has answered (`cm_init_qp_init_attr` of core/cm.c).
+                    let params = self.engine.qp_params(connection)?;
+                    if params.dest_qpn != 0 {
+                        let asked = params.max_dest_rd_atomic;
+                        attr.qp_access_flags = self.hca.access(slot.id_type, asked);
+                    }
                 }
                 Ok((attr, mask))
             }
@@ -277,11 +281,16 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
                     return Err(wrong);
                 }
                 let slot = &self.ids[index];
+                // This end's answer counts once it is sent.
+                let depths = slot.conn.accepted.then_some(Depths {
+                    responder_resources: slot.conn.responder_resources,
+                    initiator_depth: slot.conn.initiator_depth,
+                });
                 Ok(if state == QpState::Rtr {
                     let path = self.router.ah_attr_at(&params.address, params.rate);
-                    self.hca.rtr_attr(slot, &params, path, None)
+                    self.hca.rtr_attr(slot, &params, path, depths)
                 } else {
-                    self.hca.rts_attr(slot, &params, None)
+                    self.hca.rts_attr(slot, &params, depths)
                 })
             }
             _ => Err(wrong),

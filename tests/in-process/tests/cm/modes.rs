@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::keep::keep;
 use crate::pair::*;
 use bareverbs_cm::rdma::{self, *};
+use bareverbs_core::mr::Access;
 use bareverbs_core::qp::QpState;
 use bareverbs_core::{Mtu, Pd, WcStatus};
 use bareverbs_in_process::{Builder, ModelPlatform};
@@ -157,9 +158,26 @@ fn external_qp() {
     let theirs = pair.expect(1, EventType::ConnectRequest);
     assert_eq!(theirs.conn.qp_num, own.qpn().number());
     pair.cms[1].create_qp(theirs.id, None, &mut qp()).unwrap();
-    pair.cms[1].accept(theirs.id, None).unwrap();
+    // READs are granted as far as the request asks for them, and then as far as the answer lets either end have some.
+    let reads = |pair: &Pair, node: usize, id| {
+        let (attr, _) = pair.cms[node].init_qp_attr(id, QpState::Init).unwrap();
+        attr.qp_access_flags.contains(Access::REMOTE_READ)
+    };
+    assert!(reads(&pair, 0, id) && reads(&pair, 1, theirs.id));
+    let none = ConnParam {
+        responder_resources: 0,
+        initiator_depth: 0,
+        ..ConnParam::default()
+    };
+    pair.cms[1].accept(theirs.id, Some(&none)).unwrap();
     let response = pair.expect(0, EventType::ConnectResponse);
     assert!(response.conn.qp_num != 0);
+    assert!(!reads(&pair, 0, id));
+    assert!(!reads(&pair, 1, theirs.id));
+    let (attr, _) = pair.cms[1].init_qp_attr(theirs.id, QpState::Rtr).unwrap();
+    assert_eq!(attr.max_dest_rd_atomic, 0);
+    let (attr, _) = pair.cms[1].init_qp_attr(theirs.id, QpState::Rts).unwrap();
+    assert_eq!(attr.max_rd_atomic, 0);
     for state in [QpState::Rtr, QpState::Rts] {
         let (attr, mask) = pair.cms[0].init_qp_attr(id, state).unwrap();
         own.modify(&attr, mask).unwrap();
