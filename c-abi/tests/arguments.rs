@@ -264,6 +264,10 @@ fn a_listener_has_no_qp_unless_it_is_for_datagrams() {
         assert_eq!(state(datagrams), ERR);
         let bound = create(channel, RDMA_PS_TCP).unwrap();
         assert_eq!(bind(bound, &mut v4(7304)), 0);
+        assert_eq!(create_qp(bound, IBV_QPT_RC), 0);
+        // librdmacm stops the QP before it asks the kernel.
+        assert_eq!(outcome(rdma_disconnect(bound)), libc::EINVAL);
+        assert_eq!(state(bound), ERR);
         for (id, wanted, errno) in [
             (connections, 1, libc::EINVAL),
             // Port, P_Key, and access flags or Q_Key, whatever the state.

@@ -6,6 +6,7 @@
 
 use std::env;
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::mem::zeroed;
 use std::ptr::{self, null_mut};
 
@@ -262,6 +263,10 @@ fn a_slow_transition_is_waited_for_by_those_alone_that_need_it() {
         assert_eq!(server.next(DISCONNECTED).0, other);
         // An id whose connection has ended gets no QP (`cm_init_qp_init_attr` of Linux's core/cm.c).
         assert_eq!(try_create_qp(id), -1);
+        assert_eq!(
+            io::Error::last_os_error().raw_os_error(),
+            Some(libc::EINVAL)
+        );
         assert_eq!(ibv_destroy_qp(taken), 0);
     }
     destroy(other);

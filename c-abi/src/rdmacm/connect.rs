@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use bareverbs_node::cm::rdma::{CmId, ConnParam, Ece, IdState, RdmaError};
+use bareverbs_node::cm::rdma::{CmId, ConnParam, DEVICE_MAX, Ece, IdState, RdmaError};
 use bareverbs_node::verbs::{QpAttr, QpAttrMask, QpState};
 
 use crate::abi::cma::{rdma_cm_id, rdma_conn_param};
@@ -152,8 +152,18 @@ pub unsafe extern "C-unwind" fn rdma_accept(
         unsafe {
             let (hca, cm) = mover_of(id)?;
             let param = from_c(id, conn_param)?;
+            let caps = hca.device.capabilities();
+            let too_many = |asked, most| asked != DEVICE_MAX && u32::from(asked) > most;
+            if (*id).ps == RDMA_PS_TCP
+                && (too_many(param.responder_resources, caps.max_responder_resources())
+                    || too_many(param.initiator_depth, caps.max_initiator_depth()))
+            {
+                // `ucma_valid_param` of librdmacm, before it moves the QP.
+                return Err(Errno::EINVAL);
+            }
             note_qp(id, &param)?;
             if let Some(qp) = (*id).qp.as_ref()
+                && (*id).qp_type != IBV_QPT_UD
                 && (&raw const qp.state).read_volatile() == QpState::Reset as c_int
             {
                 // librdmacm begins there (`ucma_modify_qp_rtr`), whatever the program has done with the QP.
@@ -161,8 +171,8 @@ pub unsafe extern "C-unwind" fn rdma_accept(
             }
             let accepted = hca.manager()?.accept(cm, Some(&param));
             if let Err(RdmaError::PrivateDataTooLong { .. }) = accepted {
-                // The kernel finds it, and refuses the request (`rdma_accept` of core/cma.c). What is wrong with the other
-                // parameters librdmacm finds, and leaves the request as it is.
+                // The kernel finds it, and refuses the request (`rdma_accept` of core/cma.c). What is wrong with the depths
+                // librdmacm finds for RDMA_PS_TCP, and leaves the request as it is.
                 hca.manager()?.reject(cm, &[])?;
                 to_error(id)?;
             }
@@ -278,7 +288,7 @@ unsafe fn to_error(id: *mut rdma_cm_id) -> Result<()> {
     unsafe { qp::qp(qp) }?.modify(&attr, QpAttrMask::STATE)
 }
 
-/// Ends a connection: `rdma_disconnect`. The QP of an id that has none, a listener or one for datagrams, is in ERR afterwards.
+/// Ends a connection: `rdma_disconnect`. An id without a connection, a listener or one for datagrams, has its QP in ERR afterwards.
 ///
 /// # Safety
 /// The id was created here.
@@ -292,14 +302,13 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             }
             let (hca, cm) = mover_of(id)?;
             let state = hca.manager()?.state(cm)?;
-            let ends = match state {
-                IdState::Connect | IdState::Disconnect => (*id).qp_type != IBV_QPT_UD,
-                IdState::Listen => false,
-                _ => return Err(Errno::EINVAL),
-            };
-            if !ends {
-                // As librdmacm and the kernel have it: the QP stops, and there is no other end to tell.
+            let connected = matches!(state, IdState::Connect | IdState::Disconnect);
+            if !connected || (*id).qp_type == IBV_QPT_UD {
+                // librdmacm stops the QP before it asks the kernel (`ucma_shutdown`), and there is no other end to tell.
                 to_error(id)?;
+                if !connected && state != IdState::Listen {
+                    return Err(Errno::EINVAL);
+                }
                 return Ok(false);
             }
             hca.manager()?.disconnect(cm)?;

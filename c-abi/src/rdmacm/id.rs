@@ -61,6 +61,10 @@ pub(crate) struct Inner {
     pub(crate) qpn: Option<u32>,
 }
 
+/// The RNR timer of an id's QP, as the kernel has it (`cm_init_qp_rtr_attr`): programs that give few retries count on the longest
+/// time.
+const RNR_TIMER: IdOption = IdOption::MinRnrTimer(0);
+
 /// A port space of the headers. Another one is EINVAL, as the kernel has it (`ucma_get_qp_type`).
 pub(crate) fn port_space(ps: c_int) -> Result<PortSpace> {
     Ok(match ps {
@@ -153,6 +157,7 @@ impl IdObject {
             let on = unsafe { self::channel(channel.cast()) }?.on(hca)?;
             let mut manager = hca.manager()?;
             let cm = manager.create_id_of(Some(on), 0, space, id_type)?;
+            manager.set_option(cm, RNR_TIMER)?;
             let object = Self::new(hca, cm, channel, context, ps, self::qp_type(id_type));
             manager.set_context(cm, object as u64)?;
             Ok(object)
@@ -160,10 +165,10 @@ impl IdObject {
         match made {
             Ok(object) => {
                 // SAFETY: just made.
-                let made = unsafe { &*object };
-                lock(&made.inner).sync = sync;
-                // As the kernel has it (`cm_init_qp_rtr_attr`): programs that give few retries count on the longest time.
-                made.set_option(IdOption::MinRnrTimer(0))?;
+                let mut inner = lock(unsafe { &(*object).inner });
+                inner.sync = sync;
+                inner.options.push(RNR_TIMER);
+                drop(inner);
                 Ok(object)
             }
             Err(errno) => {
@@ -185,13 +190,13 @@ impl IdObject {
         Ok(())
     }
 
-    /// Returns `true` if a type of service would count still.
+    /// Returns `true` if a type of service still has an effect: the route takes it (`cma_resolve_iboe_route` of core/cma.c).
     pub(crate) fn takes_tos(&self) -> Result<bool> {
         let inner = lock(&self.inner);
         let state = inner.hca.manager()?.state(inner.cm)?;
-        Ok(!matches!(
+        Ok(matches!(
             state,
-            IdState::Connect | IdState::Disconnect | IdState::Listen
+            IdState::Idle | IdState::AddrBound | IdState::AddrQuery | IdState::AddrResolved
         ))
     }
 

@@ -182,7 +182,10 @@ fn way_back(
     let mut attr = ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: [0; 16] },
-            flow_label: 0,
+            // libibverbs takes it from where a GRH has it (`set_ah_attr_generic_fields`), also in front of an IPv4 header.
+            flow_label: header.map_or(0, |header| {
+                u32::from_be_bytes([0, header[1] & 0xf, header[2], header[3]])
+            }),
             sgid_index: 0,
             hop_limit: 0,
             traffic_class: 0,

@@ -59,13 +59,15 @@ pub(crate) fn ethernet(hca: &Hca, attr: &ibv_ah_attr) -> Result<(Mac, Option<u16
         return Err(Errno::EINVAL);
     }
     // The addresses are looked at alone, also where the path is said to have none.
-    let attr = ibv_ah_attr {
-        is_global: 1,
-        ..*attr
-    };
-    let path = from_c(hca, &attr, false)?;
-    let source = hca.device.port_gid(path.sgid_index).ok_or(Errno::EINVAL)?;
-    Ok((path.dmac, source.vlan))
+    let source = hca.device.port_gid(attr.grh.sgid_index.into());
+    let source = source.ok_or(Errno::EINVAL)?;
+    let destination = Gid(attr.grh.dgid.raw);
+    if source.gid == destination {
+        return Ok((source.mac, source.vlan));
+    }
+    // libibverbs has one errno for all neighbours that are not found.
+    let mac = mac(hca, &source, destination).map_err(|_| Errno::EHOSTUNREACH)?;
+    Ok((mac, source.vlan))
 }
 
 /// A path as C has it.

@@ -206,7 +206,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 {
                 return Err(Errno::EINVAL);
             }
-            // Their context by itself is for nothing.
+            // A context without allocators is ignored.
             if attr.comp_mask & ALLOCATORS != 0 {
                 return Err(Errno::EOPNOTSUPP);
             }

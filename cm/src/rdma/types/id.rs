@@ -164,8 +164,8 @@ pub enum IdOption {
     /// Share the local port with other ids that do so (`RDMA_OPTION_ID_REUSEADDR`), until one of them listens: a listener has
     /// its port alone. Once the id is bound it can be switched on only.
     ReuseAddr(bool),
-    /// Have the local port in the family of its address only (`RDMA_OPTION_ID_AFONLY`): without the option an IPv4 id has, and
-    /// an IPv6 id has not.
+    /// Have the local port in the family of its address only (`RDMA_OPTION_ID_AFONLY`): the default is true for
+    /// IPv4 and false for IPv6.
     AfOnly(bool),
     /// Exponent of the QP's ACK timeout, 4.096 us times 2 to it (`RDMA_OPTION_ID_ACK_TIMEOUT`); 0 is none. Of ids of RC and
     /// senders of XRC only. As with Linux, any value is taken, and the QP has its low five bits.
@@ -206,7 +206,8 @@ pub struct Route {
     pub local: Option<SocketAddr>,
     /// The other end's address and port.
     pub peer: Option<SocketAddr>,
-    /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved; that of the request on an id of one.
+    /// Path MTU: 1 to 5 for 256 to 4096 bytes. 0 before the route is resolved; on the id of a request,
+    /// the request's.
     pub path_mtu: u8,
     /// Flow label of the connection's packets.
     pub flow_label: u32,
