@@ -1,18 +1,19 @@
 //! The commands: from a request to an answer.
 
 use std::collections::HashMap;
+use std::os::fd::IntoRawFd;
 use std::rc::Rc;
 
-use bareverbs_node::verbs::firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
 use bareverbs_node::verbs::{Access, LinkLayer, Platform, PortState, RoceVersion};
 use libc::c_int;
 use zerocopy::FromZeros;
 
 use crate::abi::*;
 use crate::attrs::{Args, Result};
+use crate::doorbells::{self, Queue};
 use crate::events::Channel;
 use crate::interposed;
-use crate::queues::{Cq, Object, Qp, refused};
+use crate::queues::{Cq, Object, Qp, Uar, refused};
 use crate::server::Server;
 use crate::transition::needs_destination;
 
@@ -23,7 +24,7 @@ const QPS_PER_PAGE: u32 = 2;
 
 /// What one open descriptor has.
 pub(crate) struct Context<'d> {
-    uar: u32,
+    uar: Uar<'d>,
     /// Its end is the program's `async_fd`.
     _events: Channel,
     channels: HashMap<c_int, Rc<Channel>>,
@@ -36,6 +37,30 @@ impl<'d> Context<'d> {
         self.next += 1;
         self.objects.insert(self.next, object);
         self.next
+    }
+
+    /// Removes what `DEALLOC_PD`, `DEREG_MR` or `DESTROY_AH` names.
+    fn remove(&mut self, number: u32, handle: u32) -> Result<()> {
+        let objects = &mut self.objects;
+        match (number, objects.get(&handle)) {
+            (command::DEALLOC_PD, Some(Object::Pd(_)))
+            | (command::DEREG_MR, Some(Object::Mr(_)))
+            | (command::DESTROY_AH, Some(Object::Ah)) => {}
+            _ => return Err(libc::EINVAL),
+        }
+        let (object, error) = match objects.remove(&handle) {
+            Some(Object::Pd(pd)) => match pd.dealloc() {
+                Ok(()) => return Ok(()),
+                Err((pd, error)) => (Object::Pd(pd), error),
+            },
+            Some(Object::Mr(mr)) => match mr.dereg() {
+                Ok(()) => return Ok(()),
+                Err((mr, error)) => (Object::Mr(mr), error),
+            },
+            _ => return Ok(()),
+        };
+        objects.insert(handle, object);
+        Err(refused(error))
     }
 
     fn cqn(&self, handle: u32) -> Result<u32> {
@@ -90,18 +115,12 @@ impl<'d> Server<'_, '_, 'd> {
             command::CREATE_AH => self.create_ah(fd, args),
             command::DEALLOC_PD | command::DEREG_MR | command::DESTROY_AH => {
                 let HandleOnly { handle } = args.input(CORE_IN)?;
-                let objects = &mut self.context(fd)?.objects;
-                match objects.remove(&handle).ok_or(libc::EINVAL)? {
-                    Object::Pd(pd) => pd.dealloc().map_err(|(pd, error)| {
-                        objects.insert(handle, Object::Pd(pd));
-                        refused(error)
-                    }),
-                    _ => Ok(()),
-                }
+                self.context(fd)?.remove(number, handle)
             }
             command::CREATE_COMP_CHANNEL => {
-                let (channel, handle) = Channel::new()?;
                 let channels = &mut self.context(fd)?.channels;
+                let (channel, end) = Channel::new()?;
+                let handle = end.into_raw_fd();
                 channels.insert(handle, Rc::new(channel));
                 args.output(
                     CORE_OUT,
@@ -147,10 +166,10 @@ impl<'d> Server<'_, '_, 'd> {
         let asked: Mlx5GetContextIn = args.input(UHW_IN)?;
         let caps = &self.device.capabilities().hca;
         let (events, async_fd) = Channel::new()?;
-        let uar = self.device.execute(&AllocUarIn::new()).map_err(refused)?;
+        let uar = Uar::alloc(self.device)?;
         interposed::add(fd, crate::doorbell_pages::create()?)?;
         let context = Context {
-            uar: uar.uar(),
+            uar,
             _events: events,
             channels: HashMap::new(),
             objects: HashMap::new(),
@@ -158,7 +177,7 @@ impl<'d> Server<'_, '_, 'd> {
         };
         self.contexts.insert(fd, context);
         let out = GetContextOut {
-            async_fd: async_fd as u32,
+            async_fd: async_fd.into_raw_fd() as u32,
             num_comp_vectors: 1,
         };
         args.output(CORE_OUT, &out);
@@ -167,8 +186,8 @@ impl<'d> Server<'_, '_, 'd> {
             bf_reg_size: 1 << caps.log_bf_reg_size(),
             tot_bfregs: asked
                 .total_num_bfregs
-                .next_multiple_of(QPS_PER_PAGE)
-                .min(PAGES * QPS_PER_PAGE),
+                .min(PAGES * QPS_PER_PAGE)
+                .next_multiple_of(QPS_PER_PAGE),
             cache_line_size: 64,
             max_sq_desc_sz: caps.max_wqe_sz_sq(),
             max_rq_desc_sz: caps.max_wqe_sz_rq(),
@@ -332,7 +351,13 @@ impl<'d> Server<'_, '_, 'd> {
             -1 => None,
             channel => Some(context.channels.get(&channel).ok_or(libc::EBADF)?.clone()),
         };
-        let (cq, mut out) = Cq::create(device, (eqn, context.uar), &wanted, &provided, channel)?;
+        let (cq, mut out) = Cq::create(
+            device,
+            (eqn, context.uar.number),
+            &wanted,
+            &provided,
+            channel,
+        )?;
         let provider_out = Mlx5CreateCqOut {
             cqn: cq.cqn.number(),
             reserved: 0,
@@ -359,7 +384,7 @@ impl<'d> Server<'_, '_, 'd> {
         let unread = cq.channel.as_ref();
         let unread = unread.map_or(0, |channel| channel.remove(cq.user_handle.to_ne_bytes()));
         let out = DestroyCqOut {
-            comp_events_reported: cq.events - unread,
+            comp_events_reported: cq.events.saturating_sub(unread),
             async_events_reported: 0,
         };
         objects.remove(&handle);
@@ -383,7 +408,7 @@ impl<'d> Server<'_, '_, 'd> {
             context.cqn(wanted.recv_cq_handle)?,
         ];
         let owner = (pd.pdn().number(), cqns);
-        let qp = Qp::create(device, context.uar, owner, &wanted, &provided)?;
+        let qp = Qp::create(device, context.uar.number, owner, &wanted, &provided)?;
         let qpn = qp.qpn.number();
         let base = CreateQpOut {
             handle: context.add(Object::Qp(qp)),
@@ -477,6 +502,7 @@ impl<'d> Server<'_, '_, 'd> {
         let qps = |object: &Object<'_>| matches!(object, Object::Qp(_));
         let queues = |object: &Object<'_>| matches!(object, Object::Qp(_) | Object::Cq(_));
         let others = |object: &Object<'_>| !matches!(object, Object::Pd(_));
+        let mut stays = false;
         let order: [&dyn Fn(&Object<'_>) -> bool; 3] = [&qps, &queues, &others];
         for which in order {
             let objects = std::mem::take(&mut context.objects);
@@ -485,22 +511,31 @@ impl<'d> Server<'_, '_, 'd> {
                     context.objects.insert(handle, object);
                     continue;
                 }
+                // The program may give its records back, whatever the firmware answers.
                 let done = match &object {
-                    Object::Qp(qp) => qp.destroy(),
-                    Object::Cq(cq) => cq.destroy(),
+                    Object::Qp(qp) => {
+                        doorbells::remove(Queue::Send(qp.qpn));
+                        qp.destroy()
+                    }
+                    Object::Cq(cq) => {
+                        doorbells::remove(Queue::Arm(cq.cqn));
+                        cq.destroy()
+                    }
                     _ => Ok(()),
                 };
                 if done.is_err() {
                     // The device may use its memory for ever.
                     log::error!("an object of a closed context stays");
                     std::mem::forget(object);
+                    stays = true;
                 }
             }
         }
         // The domains.
         context.objects.clear();
-        let mut command = DeallocUarIn::new();
-        command.set_uar(context.uar);
-        let _ = self.device.execute(&command).map_err(refused);
+        if stays {
+            // It is the page of what stays.
+            std::mem::forget(context.uar);
+        }
     }
 }

@@ -50,23 +50,49 @@ fn records() -> MutexGuard<'static, Vec<Record>> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The record of a queue is looked at from now on. An error if it can be none.
-pub(crate) fn add(queue: Queue, uar: u32, record: u64) -> Result<()> {
-    let last = match queue {
-        Queue::Send(_) => 0,
-        Queue::Arm(_) => NEVER_ARMED,
-    };
-    let word = NonNull::new((record + WORD) as *mut AtomicU32).ok_or(libc::EFAULT)?;
-    // SAFETY: the record is there, and the program does not use it before it has the queue. The first value that it
-    // writes then is another.
-    unsafe { word.as_ref() }.store(last.to_be(), Ordering::Release);
-    records().push(Record {
+/// The word that counts of the record at an address.
+pub(crate) fn word(record: u64) -> Result<NonNull<AtomicU32>> {
+    let word = record.checked_add(WORD).ok_or(libc::EINVAL)?;
+    NonNull::new(word as *mut AtomicU32).ok_or(libc::EFAULT)
+}
+
+impl Record {
+    /// Begins anew: the first value that the program writes is another.
+    fn reset(&mut self) {
+        self.last = match self.queue {
+            Queue::Send(_) => 0,
+            Queue::Arm(_) => NEVER_ARMED,
+        };
+        // SAFETY: the record is there, and the program does not use it before the command returns.
+        unsafe { self.word.as_ref() }.store(self.last.to_be(), Ordering::Release);
+    }
+
+    /// The word, if it is another than the last time.
+    fn changed(&mut self) -> Option<u32> {
+        // SAFETY: the program keeps the record until the queue is destroyed. What it had written before is seen.
+        let now = u32::from_be(unsafe { self.word.as_ref() }.load(Ordering::Acquire));
+        (std::mem::replace(&mut self.last, now) != now).then_some(now)
+    }
+}
+
+/// The record of a queue, with this word, is looked at from now on.
+pub(crate) fn add(queue: Queue, uar: u32, word: NonNull<AtomicU32>) {
+    let mut record = Record {
         queue,
         uar,
         word,
-        last,
-    });
-    Ok(())
+        last: 0,
+    };
+    record.reset();
+    records().push(record);
+}
+
+/// A queue was reset: it has nothing posted.
+pub(crate) fn reset(queue: Queue) {
+    let mut records = records();
+    if let Some(record) = records.iter_mut().find(|record| record.queue == queue) {
+        record.reset();
+    }
 }
 
 /// The record of a queue, which is destroyed, is not looked at any more.
@@ -77,11 +103,9 @@ pub(crate) fn remove(queue: Queue) {
 /// Looks at all records, and rings the model's doorbells of those that have changed.
 pub(crate) fn ring(platform: &P) {
     for record in &mut *records() {
-        // SAFETY: the program keeps the record until the queue is destroyed. What it had written before is seen.
-        let now = u32::from_be(unsafe { record.word.as_ref() }.load(Ordering::Acquire));
-        if std::mem::replace(&mut record.last, now) == now {
+        let Some(now) = record.changed() else {
             continue;
-        }
+        };
         let page = record.uar as usize * UAR_SIZE;
         match record.queue {
             Queue::Send(qpn) => {
@@ -92,5 +116,27 @@ pub(crate) fn ring(platform: &P) {
                 platform.write_be64(page + CQ_ARM, CqArmRecord(now).doorbell(cqn).0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_posted_after_a_reset_rings_again() {
+        let word = AtomicU32::new(7_u32.to_be());
+        let mut record = Record {
+            queue: Queue::Send(Qpn::from_low_bits(9)),
+            uar: 0,
+            word: NonNull::from(&word),
+            last: 0,
+        };
+        assert_eq!(record.changed(), Some(7));
+        assert_eq!(record.changed(), None);
+        record.reset();
+        assert_eq!(record.changed(), None);
+        word.store(7_u32.to_be(), Ordering::Release);
+        assert_eq!(record.changed(), Some(7));
     }
 }

@@ -6,7 +6,8 @@
 use std::alloc::Layout;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bareverbs_node::verbs::firmware_cmds::doorbell::{self, EqDoorbell};
@@ -96,13 +97,13 @@ impl<'d> EventQueue<'d> {
 /// A queue of events whose other end is a descriptor of the program's.
 pub(crate) struct Channel {
     to: File,
-    /// The program's end once more.
+    /// The program's end once more, which does not wait.
     from: File,
 }
 
 impl Channel {
     /// A channel, and the program's descriptor.
-    pub(crate) fn new() -> Result<(Self, c_int)> {
+    pub(crate) fn new() -> Result<(Self, OwnedFd)> {
         let mut ends = [0; 2];
         // SAFETY: it has room for both.
         let done = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
@@ -110,11 +111,19 @@ impl Channel {
             return Err(libc::EMFILE);
         }
         // SAFETY: they were made for this.
-        let [from, to] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-        let kept = from.try_clone().map_err(|_| libc::EMFILE)?;
+        let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        // Opened again: the program's descriptor waits as the program has it.
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let again = options.open(format!("/proc/self/fd/{}", from.as_raw_fd()));
+        let again = again.map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         // SAFETY: the descriptor is open. It is this end's flag only.
         unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-        Ok((Self { to, from: kept }, from.into_raw_fd()))
+        let channel = Self {
+            to: to.into(),
+            from: again,
+        };
+        Ok((channel, from))
     }
 
     /// Sends an event; false if there is no room.

@@ -8,6 +8,7 @@
     reason = "C finds functions by their names, wherever they are"
 )]
 
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::{c_int, c_ulong, c_void, off64_t, size_t, ssize_t};
@@ -33,10 +34,9 @@ fn pages(fd: c_int) -> Option<&'static AtomicI32> {
 }
 
 /// A descriptor is a context, whose doorbell pages this file has.
-pub(crate) fn add(fd: c_int, file: c_int) -> Result<(), c_int> {
-    pages(fd)
-        .ok_or(libc::EMFILE)?
-        .store(file, Ordering::Release);
+pub(crate) fn add(fd: c_int, file: OwnedFd) -> Result<(), c_int> {
+    let pages = pages(fd).ok_or(libc::EMFILE)?;
+    pages.store(file.into_raw_fd(), Ordering::Release);
     Ok(())
 }
 
@@ -205,6 +205,12 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
 }
 
 fn open_cm(fd: c_int) -> bool {
+    let Some(pages) = pages(fd) else {
+        return false;
+    };
     let opened = server::opened_cm(fd) == 0;
-    opened && add(fd, CM).is_ok()
+    if opened {
+        pages.store(CM, Ordering::Release);
+    }
+    opened
 }

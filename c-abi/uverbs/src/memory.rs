@@ -11,17 +11,26 @@ use crate::abi::RegMrIn;
 use crate::attrs::Result;
 use crate::server::P;
 
+/// Memory where the program says. An error if addresses do not go so far.
+pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {
+    let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
+    let len = isize::try_from(len)
+        .map_err(|_| libc::EINVAL)?
+        .unsigned_abs();
+    address.checked_add(len as u64).ok_or(libc::EINVAL)?;
+    Ok(NonNull::slice_from_raw_parts(start, len))
+}
+
 /// Registers memory.
 pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn, access: Access) -> Result<Mr<'d, P>> {
-    let start = NonNull::new(asked.start as *mut u8).ok_or(libc::EFAULT)?;
-    let len = usize::try_from(asked.length).map_err(|_| libc::EINVAL)?;
-    let region = NonNull::slice_from_raw_parts(start, len);
+    let region = region(asked.start, asked.length)?;
     // SAFETY: the program says that this is its memory, for the device to use until it deregisters it.
     let registered = unsafe { pd.reg_mr_iova(region, asked.hca_va, access) };
     registered.map_err(|error| {
         log::warn!("{error}");
         match error {
             MrError::Memory(_) => libc::ENOMEM,
+            MrError::Command(error) => error.errno().abs(),
             _ => libc::EINVAL,
         }
     })

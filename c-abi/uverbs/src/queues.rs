@@ -3,12 +3,12 @@
 // UNSAFETY: memory of the program is mapped for the device, and its doorbell records are read.
 #![expect(unsafe_code)]
 
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn as CreateCq, DestroyCqIn};
 use bareverbs_node::verbs::firmware_cmds::numbers::{Cqn, Qpn};
 use bareverbs_node::verbs::firmware_cmds::qp::{CreateQpIn as CreateQp, DestroyQpIn};
+use bareverbs_node::verbs::firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
 use bareverbs_node::verbs::firmware_cmds::values::{PathMigration, RqType};
 use bareverbs_node::verbs::platform::Mapping;
 use bareverbs_node::verbs::{CommandError, Device, Mr, Pd, Platform, TailIn};
@@ -17,17 +17,20 @@ use crate::abi::{CreateCqOut, ExCreateCqIn, ExCreateQpIn, Mlx5CreateCqIn, Mlx5Cr
 use crate::attrs::Result;
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
+use crate::memory::region;
 use crate::server::P;
 use crate::transition::State;
 
 const PAGE: u64 = 4096;
 /// Length of a doorbell record.
-const RECORD: usize = 8;
+const RECORD: u64 = 8;
+/// Unit of a ring's offset in its first page.
+const UNIT: u64 = 64;
 
 /// An object behind a handle.
 pub(crate) enum Object<'d> {
     Pd(Pd<'d, P>),
-    Mr(#[expect(dead_code, reason = "its memory is registered as long as it is there")] Mr<'d, P>),
+    Mr(Mr<'d, P>),
     Cq(Cq<'d>),
     Qp(Qp<'d>),
     /// An address handle is the program's own memory.
@@ -37,7 +40,32 @@ pub(crate) enum Object<'d> {
 /// An error number for what the firmware answers.
 pub(crate) fn refused(error: CommandError) -> i32 {
     log::warn!("{error}");
-    libc::EINVAL
+    error.errno().abs()
+}
+
+/// A doorbell page of the device, given back when it is dropped.
+pub(crate) struct Uar<'d> {
+    device: &'d Device<'d, P>,
+    pub(crate) number: u32,
+}
+
+impl<'d> Uar<'d> {
+    pub(crate) fn alloc(device: &'d Device<'d, P>) -> Result<Self> {
+        let allocated = device.execute(&AllocUarIn::new()).map_err(refused)?;
+        Ok(Self {
+            device,
+            number: allocated.uar(),
+        })
+    }
+}
+
+impl Drop for Uar<'_> {
+    fn drop(&mut self) {
+        let mut command = DeallocUarIn::new();
+        command.set_uar(self.number);
+        // One that the firmware does not take back stays.
+        let _ = self.device.execute(&command).map_err(refused);
+    }
 }
 
 /// Memory of the program that the device reaches.
@@ -47,9 +75,8 @@ pub(crate) struct Mapped<'d> {
 }
 
 impl<'d> Mapped<'d> {
-    fn new(device: &'d Device<'d, P>, address: u64, len: usize) -> Result<Self> {
-        let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
-        let region = NonNull::slice_from_raw_parts(start, len);
+    fn new(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Self> {
+        let region = region(address, len)?;
         // SAFETY: the program says that this is a ring or a record, which stays until the object is destroyed. If it is not so,
         // it is as with the kernel: the device writes where it was told.
         let mapping = unsafe { device.platform().dma_map(region) };
@@ -103,9 +130,17 @@ fn undone(error: CommandError, memory: [&mut Mapped<'_>; 2]) -> i32 {
     refused(error)
 }
 
+/// A ring, whose offset in its first page has a unit.
+fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Mapped<'d>> {
+    match address.is_multiple_of(UNIT) {
+        true => Mapped::new(device, address, len),
+        false => Err(libc::EINVAL),
+    }
+}
+
 /// A doorbell record, which lies at a multiple of its length.
 fn record<'d>(device: &'d Device<'d, P>, address: u64) -> Result<Mapped<'d>> {
-    match address.is_multiple_of(RECORD as u64) {
+    match address.is_multiple_of(RECORD) {
         true => Mapped::new(device, address, RECORD),
         false => Err(libc::EINVAL),
     }
@@ -149,8 +184,9 @@ impl<'d> Cq<'d> {
             _ => return Err(libc::EINVAL),
         };
         let size = (wanted.cqe + 1).next_power_of_two();
-        let mut ring = Mapped::new(device, provided.buf_addr, size as usize * stride)?;
+        let mut ring = ring(device, provided.buf_addr, u64::from(size) * stride)?;
         let mut record = record(device, provided.db_addr)?;
+        let word = doorbells::word(provided.db_addr)?;
         let mut create = CreateCq::new();
         create
             .cq_context_mut()
@@ -168,7 +204,7 @@ impl<'d> Cq<'d> {
         let created = device.execute_with(&create, tail, &mut []);
         let created = created.map_err(|error| undone(error, [&mut ring, &mut record]))?;
         let cqn = Cqn::from_low_bits(created.cqn());
-        doorbells::add(Queue::Arm(cqn), uar, provided.db_addr)?;
+        doorbells::add(Queue::Arm(cqn), uar, word);
         let cq = Self {
             device,
             cqn,
@@ -243,8 +279,9 @@ impl<'d> Qp<'d> {
                     .set_log_rq_stride(provided.rq_wqe_shift as u8 - 4)
             }
         };
-        let mut ring = Mapped::new(device, provided.buf_addr, len.max(64) as usize)?;
+        let mut ring = ring(device, provided.buf_addr, len.max(64))?;
         let mut record = record(device, provided.db_addr)?;
+        let word = doorbells::word(provided.db_addr)?;
         context
             .set_st(state.service)
             .set_pm_state(PathMigration::Migrated.number())
@@ -260,7 +297,7 @@ impl<'d> Qp<'d> {
         let created = device.execute_with(&create, tail, &mut []);
         let created = created.map_err(|error| undone(error, [&mut ring, &mut record]))?;
         let qpn = Qpn::from_low_bits(created.qpn());
-        doorbells::add(Queue::Send(qpn), uar, provided.db_addr)?;
+        doorbells::add(Queue::Send(qpn), uar, word);
         Ok(Self {
             device,
             qpn,

@@ -3,6 +3,8 @@
 // UNSAFETY: a device's file is opened, and memory of calls.
 #![expect(unsafe_code)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -87,9 +89,116 @@ fn alloc_pd(fd: c_int) -> (u32, u32) {
     (out.handle, provider.pdn)
 }
 
-/// A ring and a doorbell record.
+/// A ring and a doorbell record, which the device uses as well.
 #[repr(C, align(4096))]
-struct Ring([u8; 4096], [u64; 1]);
+struct Ring([AtomicU32; 1024], [AtomicU32; 2]);
+
+impl Ring {
+    fn new() -> Box<Self> {
+        let zero = || AtomicU32::new(0);
+        let words = std::array::from_fn(|_| zero());
+        Box::new(Self(words, [zero(), zero()]))
+    }
+
+    fn addresses(&self) -> (u64, u64) {
+        (self.0.as_ptr() as u64, self.1.as_ptr() as u64)
+    }
+
+    /// Writes a word of the ring.
+    fn put(&self, at: usize, value: u32) {
+        self.0[at].store(value.to_be(), Ordering::Release);
+    }
+
+    /// Writes the word of the record that counts, and rings.
+    fn post(&self, value: u32) {
+        self.1[1].store(value.to_be(), Ordering::Release);
+        server::ring();
+    }
+
+    fn posted(&self) -> u32 {
+        u32::from_be(self.1[1].load(Ordering::Acquire))
+    }
+}
+
+/// What is posted to a QP in the error state is flushed, each time that the QP comes there; the CQ, armed, sends an event.
+fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &Ring) {
+    let ring = Ring::new();
+    let mut wanted = ExCreateQpIn::new_zeroed();
+    (
+        wanted.pd_handle,
+        wanted.send_cq_handle,
+        wanted.recv_cq_handle,
+    ) = (pd, cq, cq);
+    (wanted.max_send_wr, wanted.qp_type) = (4, 2);
+    let mut provided = Mlx5CreateQpIn::new_zeroed();
+    (provided.buf_addr, provided.db_addr) = ring.addresses();
+    provided.sq_wqe_count = 4;
+    let create = |provided: &Mlx5CreateQpIn| {
+        let mut out = ExCreateQpOut::new_zeroed();
+        let mut number = Mlx5CreateQpOut::new_zeroed();
+        let rooms = [out.as_mut_bytes(), number.as_mut_bytes()];
+        let inputs = [wanted.as_bytes(), provided.as_bytes()];
+        let create = command::CREATE_QP | command::EXTENDED;
+        command(fd, create, inputs, rooms).map(|()| out.base)
+    };
+    for (ring, record) in [
+        (8, 0),
+        (0, 4),
+        (0_u64.wrapping_sub(provided.buf_addr) - 64, 0),
+    ] {
+        let wrong = Mlx5CreateQpIn {
+            buf_addr: provided.buf_addr + ring,
+            db_addr: provided.db_addr + record,
+            ..provided
+        };
+        assert_eq!(create(&wrong).unwrap_err(), libc::EINVAL);
+    }
+    let qp = create(&provided).unwrap();
+
+    // It is none of the objects that these destroy, and stays.
+    let handle = qp.handle;
+    for number in [command::DEALLOC_PD, command::DEREG_MR, command::DESTROY_AH] {
+        let removed = plain::<u32>(fd, number, &HandleOnly { handle });
+        assert_eq!(removed, Err(libc::EINVAL));
+    }
+    let modify = |state: u8, attr_mask: u32| {
+        let mut modify = ModifyQpIn::new_zeroed();
+        (modify.handle, modify.attr_mask) = (handle, attr_mask);
+        (modify.qp_state, modify.port_num) = (state, 1);
+        plain::<u32>(fd, command::MODIFY_QP, &modify)
+    };
+    // The send queue begins with SEND, and asks for a completion.
+    ring.put(0, 0x0a);
+    ring.put(1, qp.qpn << 8 | 1);
+    ring.put(2, 8);
+    for turn in 0..2 {
+        modify(1, 1 << 0 | 1 << 3 | 1 << 4 | 1 << 5).unwrap();
+        modify(6, 1 << 0).unwrap();
+        cq_ring.post(turn << 28 | turn);
+        ring.post(1);
+        let mut event = [0; 8];
+        let mut asked = libc::pollfd {
+            fd: channel,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: the structure and the bytes can be written.
+        let read = unsafe {
+            assert_eq!(libc::poll(&mut asked, 1, 10_000), 1, "no event");
+            libc::read(channel, event.as_mut_ptr().cast(), 8)
+        };
+        assert_eq!((read, u64::from_ne_bytes(event)), (8, 0x1234));
+        modify(0, 1 << 0).unwrap();
+        assert_eq!(ring.posted(), 0);
+    }
+    let destroy = DestroyIn {
+        handle,
+        ..FromZeros::new_zeroed()
+    };
+    plain::<DestroyQpOut>(fd, command::DESTROY_QP, &destroy).unwrap();
+    let gone = plain::<DestroyQpOut>(fd, command::DESTROY_QP, &destroy);
+    assert_eq!(gone.unwrap_err(), libc::EINVAL);
+}
 
 #[test]
 fn objects_come_and_go_by_commands() {
@@ -131,12 +240,11 @@ fn objects_come_and_go_by_commands() {
 
     // A CQ with a channel has events in it; one that nobody has made is none.
     let channel: HandleOnly = plain(fd, command::CREATE_COMP_CHANNEL, &0_u64).unwrap();
-    let ring = Box::new(Ring([0; 4096], [0]));
+    let ring = Ring::new();
     let mut wanted = ExCreateCqIn::new_zeroed();
     (wanted.cqe, wanted.comp_channel) = (31, channel.handle as i32);
     let mut provided = Mlx5CreateCqIn::new_zeroed();
-    provided.buf_addr = ring.0.as_ptr() as u64;
-    provided.db_addr = ring.1.as_ptr() as u64;
+    (provided.buf_addr, provided.db_addr) = ring.addresses();
     provided.cqe_size = 64;
     let create = |wanted: &ExCreateCqIn, provided: &Mlx5CreateCqIn| {
         let mut out = ExCreateCqOut::new_zeroed();
@@ -146,9 +254,11 @@ fn objects_come_and_go_by_commands() {
         let create = command::CREATE_CQ | command::EXTENDED;
         command(fd, create, inputs, rooms).map(|()| (out.base, number.cqn))
     };
+    wanted.user_handle = 0x1234;
     let (cq, cqn) = create(&wanted, &provided).unwrap();
     assert_eq!(cq.cqe, 31);
     assert_ne!(cqn, 0);
+    a_queue_pair_flushes(fd, pd, cq.handle, channel.handle as c_int, &ring);
     let wrong = [(0, 64, 31), (4, 64, 31), (0, 96, 31), (0, 64, 0)];
     for (offset, cqe_size, cqe) in wrong {
         let record = match offset {

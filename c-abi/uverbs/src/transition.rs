@@ -10,6 +10,7 @@ use zerocopy::FromZeros;
 
 use crate::abi::{Destination, ModifyQpIn, QueryQpOut};
 use crate::attrs::Result;
+use crate::doorbells::{self, Queue};
 use crate::queues::{Qp, refused};
 use crate::server::Server;
 
@@ -51,6 +52,9 @@ const UD: u8 = 4;
 const REMOTE_WRITE: u32 = 1 << 1;
 const REMOTE_READ: u32 = 1 << 2;
 const REMOTE_ATOMIC: u32 = 1 << 3;
+
+/// The bits of QP numbers and packet sequence numbers.
+const NUMBER: u32 = 0xff_ffff;
 
 /// What transitions repeat, and the state that the QP is in.
 pub(crate) struct State {
@@ -109,7 +113,7 @@ pub(crate) fn needs_destination(modify: &ModifyQpIn) -> bool {
 }
 
 impl Qp<'_> {
-    /// Makes a transition.
+    /// Makes a transition. Numbers that are too wide lose their upper bits, as `MLX5_SET` has it.
     pub(crate) fn modify(&mut self, modify: &ModifyQpIn, mac: [u8; 6]) -> Result<()> {
         let given = |bit| modify.attr_mask & bit != 0;
         let from = match given(mask::CUR_STATE) {
@@ -127,6 +131,7 @@ impl Qp<'_> {
                 let mut command = Qp2RstIn::new();
                 command.set_qpn(qpn);
                 device.execute(&command).map_err(refused)?;
+                doorbells::reset(Queue::Send(self.qpn));
             }
             state::ERR => {
                 let mut command = Qp2ErrIn::new();
@@ -213,6 +218,10 @@ impl Qp<'_> {
             // 4096 bytes.
             context.set_mtu(5).set_log_msg_max(12);
         } else if given(mask::PATH_MTU) {
+            // 256 to 4096 bytes.
+            if !(1..=5).contains(&modify.path_mtu) {
+                return Err(libc::EINVAL);
+            }
             context
                 .set_mtu(modify.path_mtu)
                 .set_log_msg_max(caps.log_max_msg());
@@ -221,25 +230,25 @@ impl Qp<'_> {
             context.set_dbr_addr(self.record_iova());
         }
         if given(mask::DEST_QPN) {
-            context.set_remote_qpn(modify.dest_qp_num);
+            context.set_remote_qpn(modify.dest_qp_num & NUMBER);
         }
         if given(mask::QKEY) {
             context.set_q_key(modify.qkey);
         }
         if given(mask::RQ_PSN) {
-            context.set_next_rcv_psn(modify.rq_psn);
+            context.set_next_rcv_psn(modify.rq_psn & NUMBER);
         }
         if given(mask::SQ_PSN) {
-            context.set_next_send_psn(modify.sq_psn);
+            context.set_next_send_psn(modify.sq_psn & NUMBER);
         }
         if given(mask::RETRY_CNT) {
-            context.set_retry_count(modify.retry_cnt);
+            context.set_retry_count(modify.retry_cnt & 7);
         }
         if given(mask::RNR_RETRY) {
-            context.set_rnr_retry(modify.rnr_retry);
+            context.set_rnr_retry(modify.rnr_retry & 7);
         }
         if given(mask::MIN_RNR_TIMER) {
-            context.set_min_rnr_nak(modify.min_rnr_timer);
+            context.set_min_rnr_nak(modify.min_rnr_timer & 31);
         }
         if given(mask::MAX_QP_RD_ATOMIC) {
             context.set_log_sra_max(log_depth(modify.max_rd_atomic));
@@ -275,10 +284,13 @@ impl Qp<'_> {
             path.set_pkey_index(modify.pkey_index);
         }
         if given(mask::PORT) {
+            if modify.port_num != 1 {
+                return Err(libc::EINVAL);
+            }
             path.set_vhca_port_num(modify.port_num);
         }
         if given(mask::TIMEOUT) {
-            path.set_ack_timeout(modify.timeout);
+            path.set_ack_timeout(modify.timeout & 31);
         }
         if given(mask::AV) {
             self.path(path, modify, mac)?;
@@ -300,9 +312,13 @@ impl Qp<'_> {
             .set_eth_prio(dest.sl & 7);
         *path.rgid_rip_mut() = dest.dgid;
         if source.version == RoceVersion::V2 {
-            let (own, peer) = (self.qpn.number(), modify.dest_qp_num & 0xff_ffff);
+            let (own, peer) = (self.qpn.number(), modify.dest_qp_num & NUMBER);
             path.set_dscp(dest.traffic_class >> 2)
-                .set_udp_sport(ah::connection_udp_sport(dest.flow_label, own, peer));
+                .set_udp_sport(ah::connection_udp_sport(
+                    dest.flow_label & 0xf_ffff,
+                    own,
+                    peer,
+                ));
         }
         Ok(())
     }
