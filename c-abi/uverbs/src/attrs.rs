@@ -67,22 +67,22 @@ impl Args<'_> {
         Ok(value)
     }
 
-    /// The length of the room for an answer.
-    pub(crate) fn room(&mut self, id: u16) -> usize {
+    /// The size of the buffer for an answer.
+    pub(crate) fn buffer_size(&mut self, id: u16) -> usize {
         self.find(id).map_or(0, |attr| attr.len.into())
     }
 
-    /// Writes an answer, as much of it as the program has room for; beyond it are zeros.
+    /// Writes an answer, as much of it as the program's buffer takes; beyond it are zeros.
     pub(crate) fn output<T: IntoBytes + Immutable>(&mut self, id: u16, value: &T) {
         let bytes = value.as_bytes();
         if let Some(attr) = self.find(id).filter(|attr| attr.data != 0) {
-            let room = usize::from(attr.len);
-            let len = bytes.len().min(room);
+            let size = usize::from(attr.len);
+            let len = bytes.len().min(size);
             let to = attr.data as *mut u8;
-            // SAFETY: the program's promise: there is as much room as it says.
+            // SAFETY: the program's promise: the buffer is as long as it says.
             unsafe {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len);
-                std::ptr::write_bytes(to.add(len), 0, room - len);
+                std::ptr::write_bytes(to.add(len), 0, size - len);
             }
             attr.flags |= VALID_OUTPUT;
         }

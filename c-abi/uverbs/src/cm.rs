@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::abi::*;
 use crate::attrs::Result;
+use crate::cancel;
 use crate::server::Server;
 
 /// An error number for what the connection manager says.
@@ -261,10 +262,9 @@ impl Server<'_, '_, '_> {
             cm_command::CREATE_ID => {
                 let asked: CreateIdIn = written.input();
                 let port_space = match asked.port_space {
-                    0x0002 => PortSpace::Ipoib,
                     0x0106 => PortSpace::Tcp,
-                    0x0111 => PortSpace::Udp,
                     0x013f => PortSpace::Ib,
+                    // Events of datagrams have `struct rdma_ucm_ud_param`.
                     _ => return Err(libc::EINVAL),
                 };
                 let number = u64::from(self.manager.next) + 1;
@@ -491,7 +491,8 @@ pub(crate) fn wait(fd: c_int) -> Result<()> {
             events: libc::POLLIN,
             revents: 0,
         };
-        match libc::poll(&mut asked, 1, -1) {
+        // Nothing is to be dropped here if the thread is cancelled.
+        match cancel::poll(&mut asked, 1, -1) {
             1.. => Ok(()),
             _ => Err(libc::EINTR),
         }

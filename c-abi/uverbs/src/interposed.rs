@@ -8,12 +8,16 @@
     reason = "C finds functions by their names, wherever they are"
 )]
 
+use std::ffi::{CStr, c_uint};
+use std::mem::transmute;
+use std::ops::RangeInclusive;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use libc::{c_int, c_ulong, c_void, off64_t, size_t, ssize_t};
+use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 
 use crate::abi::RDMA_VERBS_IOCTL;
+use crate::next::Next;
 use crate::{cm, server, trap};
 
 /// Descriptors with a number below this can be the device's.
@@ -28,6 +32,8 @@ const NULL: u32 = 3;
 const FULL: u32 = 7;
 /// In place of a file with doorbell pages: the descriptor is the connection manager's.
 const CM: c_int = -1;
+/// Lengths that a command of the connection manager can have.
+const COMMANDS: RangeInclusive<usize> = 8..=1024;
 
 fn pages(fd: c_int) -> Option<&'static AtomicI32> {
     PAGES.get(usize::try_from(fd).ok()?)
@@ -46,17 +52,25 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
+fn stat(fd: c_int) -> Option<libc::stat> {
+    // SAFETY: numbers may be zero, and the structure can be written.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut found) == 0).then_some(found)
+    }
+}
+
 /// Returns `true` if a descriptor is this memory device of the kernel's, by another name: the verbs device is `/dev/null`, the
 /// connection manager `/dev/full`.
 fn is_device(fd: c_int, minor: u32) -> bool {
-    // SAFETY: numbers may be zero, and the structure can be written.
-    let found = unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        (libc::fstat(fd, &mut found) == 0).then_some(found)
-    };
-    found.is_some_and(|found| {
+    stat(fd).is_some_and(|found| {
         found.st_mode & libc::S_IFMT == libc::S_IFCHR && found.st_rdev == libc::makedev(1, minor)
     })
+}
+
+/// Returns `true` if a descriptor can be a counter (eventfd), which is a file without a type.
+fn is_counter(fd: c_int) -> bool {
+    stat(fd).is_some_and(|found| found.st_mode & libc::S_IFMT == 0)
 }
 
 /// # Safety
@@ -86,7 +100,8 @@ pub unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let (mut fd, mut offset) = (fd, offset);
     let file = pages(fd).map_or(0, |file| file.load(Ordering::Acquire));
-    if file > 0 {
+    let ours = file > 0 && is_device(fd, NULL);
+    if ours {
         let page = offset / PAGE;
         if !DOORBELLS.contains(&(page >> 8 & 0xff)) {
             fail(libc::EINVAL);
@@ -98,8 +113,8 @@ pub unsafe extern "C" fn mmap(
     let place = unsafe {
         libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) as *mut c_void
     };
-    if file > 0 && place != libc::MAP_FAILED {
-        trap::mapped(place as usize);
+    if ours && place != libc::MAP_FAILED {
+        trap::mapped(place as usize, len);
     }
     place
 }
@@ -129,11 +144,16 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     unsafe { libc::syscall(libc::SYS_munmap, address, len) as c_int }
 }
 
-/// # Safety
-/// As that of the C library.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    let file = pages(fd).map_or(0, |file| file.swap(0, Ordering::AcqRel));
+/// A descriptor ends, or has become another file's: the thread drops what it had.
+fn ended(fd: c_int) {
+    let Some(pages) = pages(fd).filter(|pages| pages.load(Ordering::Acquire) != 0) else {
+        return;
+    };
+    // A child may have this memory in common with its parent (vfork).
+    if !server::is_asked_here() {
+        return;
+    }
+    let file = pages.swap(0, Ordering::AcqRel);
     if file != 0 {
         server::closed(fd, file == CM);
     }
@@ -141,8 +161,66 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
         // SAFETY: the context was the only user of it.
         unsafe { libc::syscall(libc::SYS_close, file) };
     }
+}
+
+/// All descriptors from one number to another end.
+fn ended_from(first: usize, last: usize) {
+    for fd in first..last.saturating_add(1).min(MOST) {
+        ended(fd as c_int);
+    }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    ended(fd);
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
+    unsafe { real::close(fd) }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 {
+        ended_from(first as usize, last as usize);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::close_range(first, last, flags) }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    ended_from(first.max(0) as usize, MOST);
+    // SAFETY: the caller's promise.
+    unsafe { real::closefrom(first) };
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let done = unsafe { real::dup2(from, to) };
+    if done >= 0 && from != to {
+        ended(to);
+    }
+    done
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let done = unsafe { real::dup3(from, to, flags) };
+    if done >= 0 {
+        ended(to);
+    }
+    done
 }
 
 /// # Safety
@@ -169,25 +247,35 @@ pub unsafe extern "C" fn sigaction(
         trap::end();
     }
     // SAFETY: the caller's promise.
-    unsafe { trap::real_sigaction(signal, action, before) }
+    unsafe { real::sigaction(signal, action, before) }
 }
+
+/// Functions that set a handler as `signal` does.
+macro_rules! handlers {
+    ($($name:ident)*) => { $(
+        /// # Safety
+        /// As that of the C library.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(signal: c_int, handler: sighandler_t) -> sighandler_t {
+            if signal == libc::SIGSEGV {
+                trap::end();
+            }
+            // SAFETY: the caller's promise.
+            unsafe { real::$name(signal, handler) }
+        }
+    )* };
+}
+
+handlers! { signal ssignal bsd_signal sysv_signal __sysv_signal sigset }
 
 /// # Safety
 /// As that of the C library.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-    let file = pages(fd).map(|file| file.load(Ordering::Acquire));
+pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's promise.
-    let command = unsafe { cm::Written::new(data, len) };
-    let ours = match file {
-        Some(CM) => true,
-        // The first command says that it is the connection manager's file.
-        Some(0) => len >= 8 && command.is_command() && is_device(fd, FULL) && open_cm(fd),
-        _ => false,
-    };
-    if !ours {
+    if !unsafe { is_command(fd, data, len) } {
         // SAFETY: the caller's promise.
-        return unsafe { libc::syscall(libc::SYS_write, fd, data, len) as ssize_t };
+        return unsafe { real::write(fd, data, len) };
     }
     loop {
         let errno = match server::written(fd, data, len) {
@@ -204,6 +292,25 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     }
 }
 
+/// Returns `true` if what is written is a command of the connection manager's.
+///
+/// # Safety
+/// So many bytes can be read if the descriptor takes them.
+unsafe fn is_command(fd: c_int, data: *const c_void, len: size_t) -> bool {
+    if !COMMANDS.contains(&len) {
+        return false;
+    }
+    match pages(fd).map(|file| file.load(Ordering::Acquire)) {
+        Some(CM) => is_counter(fd),
+        // The first command says that it is the connection manager's file.
+        Some(0) if is_device(fd, FULL) => {
+            // SAFETY: the caller's promise.
+            unsafe { cm::Written::new(data, len) }.is_command() && open_cm(fd)
+        }
+        _ => false,
+    }
+}
+
 fn open_cm(fd: c_int) -> bool {
     let Some(pages) = pages(fd) else {
         return false;
@@ -213,4 +320,52 @@ fn open_cm(fd: c_int) -> bool {
         pages.store(CM, Ordering::Release);
     }
     opened
+}
+
+/// The C library's functions behind those of this library. Calls that wait are left by unwinding when the thread is cancelled.
+pub(crate) mod real {
+    use super::*;
+
+    macro_rules! real {
+        ($($name:ident($($argument:ident: $type:ty),*) $(-> $returns:ty)?, $failed:expr;)*) => { $(
+            /// # Safety
+            /// As that of the C library.
+            pub(crate) unsafe fn $name($($argument: $type),*) $(-> $returns)? {
+                static NEXT: Next = {
+                    const NAME: &str = concat!(stringify!($name), "\0");
+                    match CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                        Ok(name) => Next::new(name),
+                        Err(_) => panic!("a name has no zero"),
+                    }
+                };
+                type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $returns)?;
+                // SAFETY: the C library's function has this type; NULL is `None`.
+                let next = unsafe { transmute::<*mut c_void, Option<Function>>(NEXT.address()) };
+                match next {
+                    // SAFETY: the caller's promise.
+                    Some(next) => unsafe { next($($argument),*) },
+                    None => {
+                        fail(libc::ENOSYS);
+                        $failed
+                    }
+                }
+            }
+        )* };
+    }
+
+    real! {
+        write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, -1;
+        close(fd: c_int) -> c_int, -1;
+        close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1;
+        closefrom(first: c_int), ();
+        dup2(from: c_int, to: c_int) -> c_int, -1;
+        dup3(from: c_int, to: c_int, flags: c_int) -> c_int, -1;
+        sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, -1;
+        signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+        ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+        bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+        sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+        __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+        sigset(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+    }
 }

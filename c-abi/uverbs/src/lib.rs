@@ -5,7 +5,8 @@
 //! here. A thread of this library has the device and answers. Rings and doorbell records are the program's own memory, doorbell
 //! pages a file that it maps; posting and polling are rdma-core's code alone.
 //!
-//! On a device model nobody sees a store to the doorbell page. So the thread looks at the doorbell records.
+//! On a device model a store to a doorbell page raises a signal, whose handler looks at the doorbell records; where that is not
+//! possible, the thread looks at them all the time.
 
 #![cfg_attr(
     test,
@@ -17,6 +18,9 @@
 
 mod abi;
 mod attrs;
+#[path = "../../src/process/cancel.rs"]
+#[allow(dead_code, reason = "nothing is held here while a call waits")]
+mod cancel;
 mod cm;
 mod commands;
 mod doorbell_pages;
@@ -24,6 +28,8 @@ mod doorbells;
 mod events;
 mod interposed;
 mod memory;
+#[path = "../../paths/src/next.rs"]
+mod next;
 mod queues;
 mod server;
 #[cfg(test)]

@@ -4,9 +4,10 @@
 // UNSAFETY: signals, and pointers of callers that wait.
 #![expect(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use libc::{c_int, c_void};
 
 use crate::abi::{CORE_OUT, INVOKE_WRITE, OBJECT_DEVICE, WRITE_CMD, command};
 use crate::attrs::{Args, Result};
+use crate::cancel::Off;
 use crate::cm::{Manager, Written};
 use crate::commands::Context;
 use crate::events::EventQueue;
@@ -30,7 +32,7 @@ pub(crate) type P = bareverbs_node::DevicePlatform;
 /// The time that a neighbour may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The longest sleep: where nobody says that a record has changed, and elsewhere.
-const LOOK: Duration = Duration::from_micros(200);
+const POLLING: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Connections of the connection manager's at once.
@@ -64,10 +66,16 @@ struct Handle {
     process: u32,
 }
 
+thread_local! {
+    /// The calling thread is the one that has the device.
+    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
+}
+
 static HANDLE: OnceLock<Option<Handle>> = OnceLock::new();
 
 /// Answers `ioctl(RDMA_VERBS_IOCTL)`: 0, or an error number.
 pub(crate) fn call(fd: c_int, argument: *mut c_void) -> c_int {
+    let _off = Off::new();
     // SAFETY: it is the program's argument, and the program waits.
     let first = unsafe { Args::new(argument) }.and_then(|mut args| {
         let write = args.header.object == OBJECT_DEVICE && args.header.method == INVOKE_WRITE;
@@ -76,7 +84,7 @@ pub(crate) fn call(fd: c_int, argument: *mut c_void) -> c_int {
             false => return Ok(false),
         };
         // libibverbs finds out with this whether commands can be sent so.
-        if number == u64::from(command::QUERY_DEVICE) && args.room(CORE_OUT) == 0 {
+        if number == u64::from(command::QUERY_DEVICE) && args.buffer_size(CORE_OUT) == 0 {
             return Err(libc::ENOSPC);
         }
         Ok(number == u64::from(command::GET_CONTEXT))
@@ -95,6 +103,7 @@ pub(crate) fn call(fd: c_int, argument: *mut c_void) -> c_int {
 
 /// A descriptor is a file of the connection manager's from now on: 0, or an error number.
 pub(crate) fn opened_cm(fd: c_int) -> c_int {
+    let _off = Off::new();
     match HANDLE.get_or_init(start) {
         Some(handle) => handle.ask(Work::OpenedCm(fd)),
         None => libc::EIO,
@@ -119,18 +128,32 @@ pub(crate) fn closed(fd: c_int, cm: bool) {
     }
 }
 
-/// Looks at the doorbell records.
+/// Returns `true` if the calling thread can ask the one that has the device: it is another one of the same process.
+pub(crate) fn is_asked_here() -> bool {
+    let handle = HANDLE.get().and_then(Option::as_ref);
+    handle.is_some_and(Handle::is_here) && !IS_SERVER.get()
+}
+
+/// Looks at the doorbell records. The device is not that of a child.
 pub(crate) fn ring() {
-    if let Some(handle) = HANDLE.get().and_then(Option::as_ref) {
+    let handle = HANDLE.get().and_then(Option::as_ref);
+    if let Some(handle) = handle.filter(|handle| handle.is_here()) {
+        let _off = Off::new();
         doorbells::ring(&handle.platform);
     }
 }
 
 impl Handle {
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     fn ask(&self, work: Work) -> c_int {
-        if self.process != std::process::id() {
+        // The thread does not answer itself.
+        if !self.is_here() || IS_SERVER.get() {
             return libc::EIO;
         }
+        let _off = Off::new();
         let (done, answer) = sync_channel(1);
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.send(Job { work, done }).is_err() {
@@ -152,9 +175,13 @@ fn start() -> Option<Handle> {
     let spawned = thread::Builder::new()
         .name("bareverbs-uverbs".into())
         .spawn(move || {
+            IS_SERVER.set(true);
             block_signals();
             survive_gone_memory();
-            if let Err(error) = run(&receiver, &up) {
+            let done = address().and_then(|address| {
+                run(address, &receiver, &up).map_err(|error| error.to_string())
+            });
+            if let Err(error) = done {
                 log::error!("{error}");
             }
         });
@@ -170,14 +197,13 @@ fn start() -> Option<Handle> {
 
 /// The program's handlers do not run in this thread.
 fn block_signals() {
-    // SAFETY: the set is filled before it is used. Faults are not blocked by it.
+    // SAFETY: the set is whole. Faults are not blocked by it.
     unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
-            libc::sigdelset(&mut all, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        libc::pthread_sigmask(
+            libc::SIG_SETMASK,
+            &trap::all_but_faults(),
+            std::ptr::null_mut(),
+        );
     }
 }
 
@@ -190,18 +216,30 @@ fn node_guid() -> [u8; 8] {
     u64::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
 
-fn address() -> IpAddr {
+/// The device's address: the first one that the environment names.
+fn address() -> std::result::Result<IpAddr, String> {
     let unit = std::env::var(UNIT_VARIABLE).ok();
-    let unit = unit.and_then(|unit| unit.parse().ok()).unwrap_or(1);
-    let given = std::env::var("BAREVERBS_ADDRESS").ok();
-    let given = given.and_then(|list| list.split([',', '/']).next()?.parse().ok());
-    given.unwrap_or_else(|| [10, 0, 0, unit].into())
+    let unit: Option<u8> = match &unit {
+        Some(text) => Some(
+            text.parse()
+                .map_err(|_| format!("{UNIT_VARIABLE}: {text}?"))?,
+        ),
+        None => None,
+    };
+    let unit = unit.unwrap_or(1);
+    let Ok(given) = std::env::var("BAREVERBS_ADDRESS") else {
+        return Ok([10, 0, 0, unit].into());
+    };
+    let first = given.split([',', '/']).next().unwrap_or_default();
+    let first = first.replace("{unit}", &unit.to_string());
+    let parsed = first.parse();
+    parsed.map_err(|_| format!("BAREVERBS_ADDRESS: {given} is no address"))
 }
 
-fn run(jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Result<(), Error> {
+fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Result<(), Error> {
     let mut options = Options::for_connections(CONNECTIONS);
     options.interrupts = true;
-    Node::open_with(DeviceName::Model, address(), options)?.run(|cm| {
+    Node::open_with(DeviceName::Model, address, options)?.run(|cm| {
         let device = cm.device();
         let mut server = match EventQueue::create(device) {
             Ok(events) => Server {
@@ -239,7 +277,7 @@ pub(crate) struct Server<'c, 's, 'd> {
 impl Server<'_, '_, '_> {
     fn serve(&mut self, jobs: &Receiver<Job>) {
         loop {
-            match jobs.try_recv() {
+            let wait = match jobs.try_recv() {
                 Ok(Job { work, done }) => {
                     let errno = match work {
                         Work::Call(fd, Argument(argument)) => {
@@ -265,27 +303,31 @@ impl Server<'_, '_, '_> {
                     };
                     // A caller that was cancelled is not there.
                     let _ = done.send(errno);
+                    // There may be another, whose call to wake up was that of this one.
+                    false
                 }
-                Err(std::sync::mpsc::TryRecvError::Empty) => {}
-                Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
-            }
-            self.turn();
+                Err(TryRecvError::Empty) => true,
+                Err(TryRecvError::Disconnected) => return,
+            };
+            self.turn(wait);
         }
     }
 
-    /// Sleeps until there may be something to do, and looks at everything.
-    fn turn(&mut self) {
-        // Commands have seen the interrupts of what is there already.
-        self.deliver_events();
-        let now = self.cm.now();
-        let longest = match trap::is_open() {
-            true => LOOK,
-            false => LONGEST,
-        };
-        let due = self.cm.next_deadline(now).unwrap_or(Duration::MAX);
-        let deadline = due.min(now + longest);
-        if let Err(error) = self.device.wait_for(VectorSet::ALL, deadline) {
-            log::error!("{error}");
+    /// Looks at everything; sleeps before, if it is to, until there may be something to do.
+    fn turn(&mut self, wait: bool) {
+        if wait {
+            // Commands have seen the interrupts of what is there already.
+            self.deliver_events();
+            let now = self.cm.now();
+            let longest = match trap::is_open() {
+                true => POLLING,
+                false => LONGEST,
+            };
+            let due = self.cm.next_deadline(now).unwrap_or(Duration::MAX);
+            let deadline = due.min(now + longest);
+            if let Err(error) = self.device.wait_for(VectorSet::ALL, deadline) {
+                log::error!("{error}");
+            }
         }
         if trap::is_open() {
             doorbells::ring(self.device.platform());
@@ -326,7 +368,7 @@ impl Server<'_, '_, '_> {
                 Resolution::NoAnswer => return Err(libc::EHOSTUNREACH),
                 Resolution::NoRoute => return Err(libc::ENETUNREACH),
             }
-            self.turn();
+            self.turn(true);
         }
     }
 }

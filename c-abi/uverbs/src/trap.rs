@@ -7,23 +7,26 @@
 // UNSAFETY: a signal's handler that changes the thread's registers, and protection of memory.
 #![expect(unsafe_code)]
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use libc::{c_int, c_void, siginfo_t, ucontext_t};
+use libc::{c_int, c_void, siginfo_t, sigset_t, ucontext_t};
 
+use crate::interposed::real;
 use crate::server;
 
 const PAGE: usize = 4096;
 /// Mapped doorbell pages that are told apart.
 const MOST: usize = 256;
+/// `SEGV_ACCERR`: the page is there, and may not be accessed so.
+const DENIED: c_int = 2;
 
 /// Addresses of pages that the program has mapped; 0 for none.
 static MAPPED: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 /// Pages can be written to, and the library's thread looks at the records.
 static OPEN: AtomicBool = AtomicBool::new(true);
 /// What was to be done at the signal before.
-static BEFORE: Mutex<Option<libc::sigaction>> = Mutex::new(None);
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// Stores that were seen.
 pub(crate) static TRAPS: AtomicUsize = AtomicUsize::new(0);
 
@@ -37,38 +40,37 @@ pub(crate) fn start() {
     if cfg!(not(target_arch = "x86_64")) || std::env::var_os("BAREVERBS_DOORBELLS").is_some() {
         return;
     }
-    // SAFETY: both structures are whole, and the handler is of the type that SA_SIGINFO wants.
+    // SAFETY: the structures are whole, and the handler is of the type that SA_SIGINFO wants. What was before is there when it
+    // is first called.
     unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
         let mut before: libc::sigaction = std::mem::zeroed();
+        let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
         // On the thread's own stack: others are too small for the model.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-        if real_sigaction(libc::SIGSEGV, &action, &mut before) == 0 {
-            *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-            OPEN.store(false, Ordering::Release);
+        // No other handler runs while the model does.
+        action.sa_mask = all_but_faults();
+        if real::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) != 0
+            || BEFORE.set(before).is_err()
+            || real::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) != 0
+        {
+            return;
         }
     }
+    OPEN.store(false, Ordering::Release);
 }
 
-/// The C library's function behind that of this library.
-///
-/// # Safety
-/// As that of the C library.
-pub(crate) unsafe fn real_sigaction(
-    signal: c_int,
-    action: *const libc::sigaction,
-    before: *mut libc::sigaction,
-) -> c_int {
-    type Function =
-        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
-    // SAFETY: the name is C's text, and the C library's function has this type; NULL is `None`.
-    let function = unsafe {
-        let found = libc::dlsym(libc::RTLD_NEXT, c"sigaction".as_ptr());
-        std::mem::transmute::<*mut c_void, Option<Function>>(found)
-    };
-    // SAFETY: the caller's promise.
-    function.map_or(-1, |function| unsafe { function(signal, action, before) })
+/// All signals but those that a thread raises by its own instructions.
+pub(crate) fn all_but_faults() -> sigset_t {
+    // SAFETY: the set is filled before it is used.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
+            libc::sigdelset(&mut all, fault);
+        }
+        all
+    }
 }
 
 /// Another handler comes: the pages can be written to from now on.
@@ -82,24 +84,37 @@ pub(crate) fn end() {
     }
 }
 
-fn protect(page: usize, protection: c_int) {
+fn protect(page: usize, protection: c_int) -> bool {
     // SAFETY: the page is a doorbell page that the program has mapped.
-    unsafe { libc::mprotect(page as *mut c_void, PAGE, protection) };
+    unsafe { libc::mprotect(page as *mut c_void, PAGE, protection) == 0 }
 }
 
-/// The program has mapped a doorbell page here.
-pub(crate) fn mapped(page: usize) {
-    let free = |place: &&AtomicUsize| {
-        place
-            .compare_exchange(0, page, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    };
-    let known = MAPPED
-        .iter()
-        .any(|place| place.load(Ordering::Acquire) == page);
-    if (known || MAPPED.iter().find(free).is_some()) && !is_open() {
-        protect(page, libc::PROT_READ);
+/// The program has mapped doorbell pages here.
+pub(crate) fn mapped(start: usize, len: usize) {
+    for page in (start..start.saturating_add(len)).step_by(PAGE) {
+        let free = |place: &AtomicUsize| {
+            place
+                .compare_exchange(0, page, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        };
+        if !is_mapped(page) && !MAPPED.iter().any(free) {
+            // Its stores would not be known.
+            log::warn!("more than {MOST} doorbell pages: records are polled");
+            end();
+        }
+        if !is_open() {
+            protect(page, libc::PROT_READ);
+            // Another thread may have opened all pages meanwhile.
+            if is_open() {
+                protect(page, libc::PROT_READ | libc::PROT_WRITE);
+            }
+        }
     }
+}
+
+fn is_mapped(page: usize) -> bool {
+    let known = |place: &AtomicUsize| place.load(Ordering::Acquire) == page;
+    page != 0 && MAPPED.iter().any(known)
 }
 
 /// The program has given back what it had mapped here.
@@ -113,43 +128,68 @@ pub(crate) fn unmapped(start: usize, len: usize) {
 }
 
 unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's structures.
-    let (address, errno) = unsafe { ((*info).si_addr() as usize, *libc::__errno_location()) };
+    // SAFETY: the kernel's structures, and the calling thread's own number.
+    let (address, code, errno, thread) = unsafe {
+        (
+            (*info).si_addr() as usize,
+            (*info).si_code,
+            *libc::__errno_location(),
+            &mut *context.cast::<ucontext_t>(),
+        )
+    };
     let page = address & !(PAGE - 1);
-    let known = |place: &AtomicUsize| place.load(Ordering::Relaxed) == page;
-    if page != 0 && MAPPED.iter().any(known) {
+    // SAFETY: the thread was interrupted at the store.
+    if code == DENIED && is_mapped(page) && is_store(thread) && unsafe { go_on(thread, page) } {
         TRAPS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the kernel's structure, of the thread that is interrupted.
-        if is_open() || !unsafe { skip(&mut *context.cast::<ucontext_t>()) } {
-            end();
-        }
         server::ring();
         // SAFETY: the calling thread's own.
         unsafe { *libc::__errno_location() = errno };
         return;
     }
-    // Not locked by whom this interrupts: it was set before the first page was mapped.
-    let before = *BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the handler that was there before gets what it would have got. Without one the instruction is done again, and ends
-    // the process.
+    // SAFETY: the handler that was there before gets what it would have got. Without one the instruction is done again, or the
+    // signal is sent again, and ends the process.
     unsafe {
-        match before {
+        match BEFORE.get() {
             Some(before) if before.sa_sigaction > libc::SIG_IGN => {
-                if before.sa_flags & libc::SA_SIGINFO != 0 {
-                    let next: unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
-                        std::mem::transmute(before.sa_sigaction);
-                    next(signal, info, context);
-                } else {
-                    let next: unsafe extern "C" fn(c_int) =
-                        std::mem::transmute(before.sa_sigaction);
-                    next(signal);
-                }
+                // One that takes the first argument only can be called with more.
+                let next: unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                    std::mem::transmute(before.sa_sigaction);
+                next(signal, info, context);
             }
+            Some(before) if before.sa_sigaction == libc::SIG_IGN && code <= 0 => {}
             _ => {
-                libc::signal(signal, libc::SIG_DFL);
+                let default: libc::sigaction = std::mem::zeroed();
+                real::sigaction(signal, &default, std::ptr::null_mut());
+                if code <= 0 {
+                    libc::raise(signal);
+                }
             }
         }
     }
+}
+
+/// Lets a thread go on behind its store; or at it, if the page can be written to from now on. Returns `false` if it cannot.
+///
+/// # Safety
+/// As that of [`skip`].
+unsafe fn go_on(thread: &mut ucontext_t, page: usize) -> bool {
+    // SAFETY: the caller's promise.
+    if !is_open() && unsafe { skip(thread) } {
+        return true;
+    }
+    end();
+    protect(page, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+/// Returns `true` if a fault was one of writing: bit 1 of the error code of a page fault.
+#[cfg(target_arch = "x86_64")]
+fn is_store(thread: &ucontext_t) -> bool {
+    thread.uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_store(_: &ucontext_t) -> bool {
+    false
 }
 
 /// Goes on behind the store; false if the instruction is not known.
