@@ -153,6 +153,11 @@ fn command(options: Options) -> Result<Command, String> {
     let device = options.device.clone();
     let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
     let devices = devices.unwrap_or_else(|| "model".to_owned());
+    if options.uverbs && devices != "model" {
+        return Err(format!(
+            "--uverbs has one device, which is a model: BAREVERBS_DEVICE is {devices}"
+        ));
+    }
     let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
     let kind = match options.uverbs {
