@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use super::alternate::types::{AlternateSlot, Table as AlternateTable};
 use super::half_open::HalfOpen;
+#[cfg(feature = "last-messages")]
+use super::last_message::LastMessage;
 use super::retry::Next;
 use super::sidr::table::{SidrSlot, Table as SidrTable};
 use super::slot::{Cause, ListenerSlot, ReplySlot, Slot, ev, tx};
@@ -128,6 +130,8 @@ pub struct Engine<'s> {
     pub(super) event_head: u32,
     pub(super) event_tail: u32,
     pub(super) stats: Stats,
+    #[cfg(feature = "last-messages")]
+    pub(super) last_messages: &'s mut [LastMessage],
 }
 
 impl<'s> Engine<'s> {
@@ -178,6 +182,8 @@ impl<'s> Engine<'s> {
             event_head: NIL,
             event_tail: NIL,
             stats: Stats::default(),
+            #[cfg(feature = "last-messages")]
+            last_messages: &mut [],
         };
         engine.salt = engine.random() as u32;
         engine.hash_seed = engine.random();
@@ -221,6 +227,8 @@ impl<'s> Engine<'s> {
 
     /// Queues an event.
     pub(super) fn raise(&mut self, index: usize, bit: u8) {
+        #[cfg(feature = "last-messages")]
+        self.note_last_message(index);
         let tail = self.event_tail;
         let slot = &mut self.slots[index];
         if slot.zombie {

@@ -101,6 +101,8 @@ mod alternate;
 mod calls;
 mod error;
 mod half_open;
+#[cfg(feature = "last-messages")]
+mod last_message;
 mod machine;
 mod query;
 mod receive;
@@ -116,6 +118,8 @@ mod wheel;
 
 pub use alternate::types::{AlternatePath, AlternateSlot, Failover};
 pub use error::CmError;
+#[cfg(feature = "last-messages")]
+pub use last_message::LastMessage;
 pub use machine::{Config, Engine, Storage};
 pub use sidr::{SidrEvent, SidrEventKind, SidrId, SidrParams, SidrReply, SidrSlot};
 pub use slot::{ListenerSlot, ReplySlot, Slot};

@@ -57,6 +57,8 @@ impl Engine<'_> {
             slot.sent_before |= bit;
             let (address, id) = (slot.address, slot.id());
             let written = self.write(index as usize, bit, mad);
+            #[cfg(feature = "last-messages")]
+            self.note_last_message(index as usize);
             self.release_if_done(index as usize);
             // All parameters were checked when they came in, so this cannot fail; if it did, sending nothing is
             // harmless.

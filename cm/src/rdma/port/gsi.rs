@@ -24,7 +24,7 @@ pub(crate) const GRH: usize = 40;
 /// A receive buffer: the header area and a MAD, in whole cache lines.
 const RECV_STRIDE: usize = 320;
 /// Send buffers. When the ring is full, the engine keeps its messages until a buffer is free.
-const SENDS: usize = 64;
+pub(crate) const SENDS: usize = 64;
 
 /// QP1 of one port.
 #[derive(Debug)]

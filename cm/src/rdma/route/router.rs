@@ -160,7 +160,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
     }
 
     /// Index of the GID that answers for an address.
-    pub(super) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
+    pub(crate) fn gid_index(&self, address: IpAddr, vlan: Option<u16>) -> Option<u16> {
         self.device.find_gid(
             &gsi::gid(address),
             self.resolver.neighbours().roce_version(),
