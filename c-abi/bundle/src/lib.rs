@@ -21,6 +21,7 @@ mod build;
 mod command;
 mod copyright;
 mod debug_symbols;
+pub mod hang_up;
 mod impairment;
 mod library;
 mod package;
@@ -47,7 +48,10 @@ pub const PATHS_LIBRARY: &str = "libbareverbs_paths.so";
 pub const SOCKETS_LIBRARY: &str = "libbareverbs_sockets.so";
 /// The library that `LD_PRELOAD` names in place of these, for programs that use rdma-core's own libibverbs.
 pub const UVERBS_LIBRARY: &str = "libbareverbs_uverbs.so";
-/// The function that these libraries call in the other one, and its version.
-pub const PRIVATE: (&str, &str) = ("bareverbs_addresses", "BAREVERBS_PRIVATE");
+/// The functions that these libraries and the runner call in the other one, and their version.
+pub const PRIVATE: (&[&str], &str) = (
+    &["bareverbs_addresses", "bareverbs_hang_up"],
+    "BAREVERBS_PRIVATE",
+);
 /// The program beside the libraries that runs others with them.
 pub const RUNNER: &str = "bareverbs-run";

@@ -77,7 +77,7 @@ pub fn bundle(sources: &Sources<'_>, folder: &Path) -> Result<Bundle, String> {
     let refused = parts.join("refused.c");
     fs::write(&refused, refused::source(missing)).map_err(fail(&refused))?;
     let script = parts.join("versions.map");
-    let private = archive.contains(PRIVATE.0);
+    let private = PRIVATE.0.iter().all(|name| archive.contains(*name));
     fs::write(&script, version_script(sources.symbols, private)).map_err(fail(&script))?;
 
     // Written beside and renamed: programs that have the old library open keep it.
@@ -194,8 +194,8 @@ fn version_script(symbols: &[Symbol], private: bool) -> String {
         let _ = writeln!(text, "}};");
     }
     if private {
-        let (name, version) = PRIVATE;
-        let _ = writeln!(text, "{version} {{ global: {name}; }};");
+        let (names, version) = PRIVATE;
+        let _ = writeln!(text, "{version} {{ global: {}; }};", names.join("; "));
     }
     text
 }

@@ -8,13 +8,15 @@ use std::fs;
 use std::ptr;
 use std::sync::{Mutex, Once, OnceLock};
 
+use bareverbs_node::cm::engine::LastMessage;
+use bareverbs_node::vfio::{OpenError, Options, VfioDevice};
 use bareverbs_node::{Address, DeviceName, DevicePlatform};
 
 use crate::abi::numbers::{IBV_FORK_UNNEEDED, IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::objects::ibv_device;
 use crate::process::failure::{Errno, Result, as_nothing, as_number, as_pointer, guarded, lock};
 use crate::process::hca::Hca;
-use crate::process::{memory, owner, progress, settings};
+use crate::process::{last_messages, memory, owner, progress, settings};
 
 /// The addresses that a device is made with, its threads and its model included.
 const NEEDED: usize = 64 << 20;
@@ -24,6 +26,7 @@ const NEEDED: usize = 64 << 20;
 pub(crate) struct DeviceObject {
     c: ibv_device,
     name: DeviceName,
+    index: usize,
     /// The index of the model, the number of models, and the number of the first one.
     model: (usize, usize),
     first_unit: u8,
@@ -70,6 +73,7 @@ impl DeviceObject {
         Ok(Self {
             c,
             name,
+            index,
             model,
             first_unit,
             addresses: settings::addresses(index, unit)?,
@@ -103,16 +107,56 @@ impl DeviceObject {
         memory::room_for(NEEDED).inspect_err(|_| {
             log::error!("{}: no memory for it, which is {NEEDED} bytes", self.name);
         })?;
-        let up = Hca::bring_up(self.platform()?, &self.addresses, is_model)?;
+        let up = Hca::bring_up(self.platform()?, &self.addresses, is_model, false)?;
+        if let Some(messages) = last_messages::of_device(self.index, || self.last_messages()) {
+            up.manager_quietly()?.set_last_messages(messages);
+        }
         progress::start(up)?;
         Ok(*hca.insert(up))
+    }
+
+    /// Makes the memory for the last messages of all devices that have a network with others.
+    fn last_messages(&self) -> Result<Vec<Option<last_messages::Messages>>> {
+        let devices = devices()?;
+        let mut names: Vec<String> = devices.iter().filter_map(Self::end_name).collect();
+        names.dedup();
+        match names.is_empty() {
+            true => Ok(Vec::new()),
+            false => last_messages::begin(devices.len(), self.first_unit, &names),
+        }
+    }
+
+    /// The name of its end of a network with others, if it has one.
+    fn end_name(&self) -> Option<String> {
+        match self.name {
+            DeviceName::Vfio(address) => Some(owner::name_of(&address.to_string())),
+            #[cfg(feature = "model")]
+            DeviceName::Model => {
+                let end = crate::process::model::end(self.first_unit);
+                end.is_some().then(|| owner::name_of(&end))
+            }
+            #[cfg(not(feature = "model"))]
+            DeviceName::Model => None,
+        }
+    }
+
+    /// Sends the last messages of a process that is gone, from the device, which nothing else in this process uses.
+    pub(crate) fn hang_up(&self, messages: &[LastMessage]) -> Result<()> {
+        let is_model = self.name == DeviceName::Model;
+        let up = Hca::bring_up(self.platform()?, &self.addresses, is_model, true)?;
+        up.manager_quietly()?.send_last_messages(messages);
+        up.end();
+        Ok(())
     }
 
     fn platform(&self) -> Result<DevicePlatform> {
         match self.name {
             DeviceName::Vfio(address) => {
-                let options = bareverbs_node::vfio::Options::with_vectors(1);
-                match bareverbs_node::vfio::VfioDevice::open_with(address, options) {
+                let options = Options::with_vectors(1);
+                owner::wait_for_end(&address.to_string());
+                let is_in_use = |error: &OpenError| matches!(error, OpenError::InUse { .. });
+                let open = || VfioDevice::open_with(address, options);
+                match owner::when_free(is_in_use, open) {
                     Ok(device) => Ok(device.into()),
                     Err(error) => {
                         log::error!("{}: {error}", self.name);

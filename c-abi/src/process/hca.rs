@@ -45,6 +45,8 @@ pub(crate) const MAX_CQ: usize = 32 * 1024;
 pub(crate) const MAX_SRQ: usize = 8 * 1024;
 /// Ids of the connection manager, of which an eighth is not for requests.
 const IDS: usize = 2048;
+/// Connections of the connection manager, those in timewait included.
+pub(crate) const CONNECTIONS: usize = 2 * IDS;
 const CHANNELS: usize = 2048;
 const LISTENERS: usize = 256;
 const GROUPS: usize = 256;
@@ -93,19 +95,24 @@ pub(crate) struct Hca {
 }
 
 impl Hca {
-    /// Brings a device up and gives its port these addresses.
+    /// Brings a device up and gives its port these addresses. Whether others have them was found out before, where it had them.
     pub(crate) fn bring_up(
         platform: P,
         addresses: &[Address],
         is_model: bool,
+        had_them: bool,
     ) -> Result<&'static Self> {
+        let mut config = ip::Config::new(random());
+        if had_them {
+            (config.ipv6_probes, config.announcements) = (0, 0);
+        }
         let device = open(platform)?;
         let pd = Box::leak(Box::new(device.default_pd()?));
         let link = wait_for_link(device, PATIENCE).map(|port| port.state);
         let resolver = match device.capabilities().link_layer() {
-            LinkLayer::Ethernet => neighbour_discovery(device, pd, addresses, link)?,
+            LinkLayer::Ethernet => neighbour_discovery(device, pd, config, addresses, link)?,
             LinkLayer::InfiniBand if settings::has_addresses() => {
-                ip_over_infiniband(device, pd, addresses)?
+                ip_over_infiniband(device, pd, config, addresses)?
             }
             LinkLayer::InfiniBand => subnet_administration()?.into(),
         };
@@ -331,17 +338,13 @@ fn open(platform: P) -> Result<&'static Device<'static, P>> {
 fn neighbour_discovery(
     device: &'static Device<'static, P>,
     pd: &'static Pd<'static, P>,
+    config: ip::Config,
     addresses: &[Address],
     link: std::result::Result<PortState, rdma::RdmaError>,
 ) -> Result<PortResolver> {
     let host: &mut Host = keep(Box::new(ip::Resources::new()));
-    let mut neighbours = NeighbourDiscovery::new(
-        device,
-        pd,
-        EthernetInit::default(),
-        ip::Config::new(random()),
-        host.storage(),
-    )?;
+    let mut neighbours =
+        NeighbourDiscovery::new(device, pd, EthernetInit::default(), config, host.storage())?;
     for address in addresses {
         neighbours.add_address(address.ip, address.prefix_len(), address.vlan)?;
     }
@@ -372,6 +375,7 @@ fn neighbour_discovery(
 fn ip_over_infiniband(
     device: &'static Device<'static, P>,
     pd: &'static Pd<'static, P>,
+    config: ip::Config,
     addresses: &[Address],
 ) -> Result<PortResolver> {
     let host: &mut Host = keep(Box::new(ip::Resources::new()));
@@ -379,7 +383,7 @@ fn ip_over_infiniband(
         device,
         pd,
         settings::pkey()?,
-        ip::Config::new(random()),
+        config,
         host.storage(),
         slots(PEERS, || PeerSlot::EMPTY)?,
         subnet_administration()?,
@@ -426,7 +430,7 @@ fn manager(
     let storage = rdma::Storage {
         ids: slots(IDS, || rdma::IdSlot::EMPTY)?,
         channels: slots(CHANNELS, || rdma::ChannelSlot::EMPTY)?,
-        connections: slots(2 * IDS, || Slot::EMPTY)?,
+        connections: slots(CONNECTIONS, || Slot::EMPTY)?,
         listeners: slots(LISTENERS, || ListenerSlot::EMPTY)?,
         replies: slots(64, || ReplySlot::EMPTY)?,
         sidr: slots(IDS, || SidrSlot::EMPTY)?,

@@ -7,9 +7,11 @@ pub(crate) mod data_lock;
 pub(crate) mod descriptor;
 pub(crate) mod device;
 pub(crate) mod failure;
+pub(crate) mod hang_up;
 pub(crate) mod hca;
 pub(crate) mod interfaces;
 pub(crate) mod kept;
+pub(crate) mod last_messages;
 pub(crate) mod memory;
 #[cfg(feature = "model")]
 pub(crate) mod model;

@@ -5,6 +5,8 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::path::{PathBuf, absolute};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use connectx_model::link::{Cable, Link, Switch, Timing};
 use connectx_model::pcap::Capture;
 
 use crate::process::failure::{Errno, Result, as_nothing, lock};
+use crate::process::owner::when_free;
 use crate::process::{owner, settings};
 
 /// The models of this process, once one of them was opened.
@@ -47,11 +50,25 @@ pub(crate) fn first_unit(count: usize) -> Result<u8> {
             count,
         },
     };
-    let connection = Connection::open(&path, wish).map_err(failed(settings::LINK, &link))?;
+    if let Some(unit) = given {
+        owner::wait_for_end(&end(unit));
+    }
+    let connection = when_free(is_in_use, || Connection::open(&path, wish));
+    let connection = connection.map_err(failed(settings::LINK, &link))?;
     let first = connection.first_unit();
     log::info!("unit {first}");
     *lock(&CONNECTION) = Some(connection);
     Ok(first)
+}
+
+/// The end that the models have of a network with other processes, if there is one, `unit` being the first one's number.
+pub(crate) fn end(unit: u8) -> Option<(PathBuf, u8)> {
+    let path = match settings::value(settings::LINK)?.parse().ok()? {
+        Address::Switch(path) => return Some((absolute(path).ok()?, unit)),
+        Address::Unix { local, .. } => absolute(local).ok()?,
+        Address::Udp { local, .. } => local.into(),
+    };
+    Some((path, 0))
 }
 
 /// Model `index` of `count`, of which `unit` is the first one's number.
@@ -89,6 +106,7 @@ extern "C" fn leave() {
 }
 
 fn build(count: usize, unit: u8) -> Result<Arc<World>> {
+    owner::wait_for_end(&end(unit));
     let wire = settings::value(settings::LINK)
         .map(|link| open(&link))
         .transpose()?;
@@ -176,9 +194,14 @@ fn open(link: &str) -> Result<Wire> {
     let address = address(link)?;
     let wire = match lock(&CONNECTION).take() {
         Some(connection) => Wire::on_switch(0, connection),
-        None => Wire::open(0, &address),
+        None => when_free(is_in_use, || Wire::open(0, &address)),
     };
     wire.map_err(failed(settings::LINK, link))
+}
+
+/// Returns `true` if another process has this end of the network.
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrInUse
 }
 
 /// Says what is wrong with a variable.

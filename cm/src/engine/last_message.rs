@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::machine::{Config, Engine};
 use super::slot::{Slot, own_transaction};
 use super::state::State;
 use super::types::Address;
@@ -49,8 +48,8 @@ impl LastMessage {
         self.attribute == 0
     }
 
-    /// The message that [`Engine::release`] would send.
-    fn of(slot: &Slot, config: &Config) -> Self {
+    /// The message that [`Engine::release`](super::Engine::release) would send, of a node with these identities.
+    fn of(slot: &Slot, transaction_id_high: u32, node_guid: u64) -> Self {
         let (attribute, reason, rejected) = match slot.state {
             State::Established => (Attribute::Dreq, RejectReason(0), 0),
             State::ReqSent | State::MraReqReceived => (Attribute::Rej, RejectReason::TIMEOUT, 2),
@@ -75,24 +74,25 @@ impl LastMessage {
             remote_comm_id: slot.remote_comm_id,
             remote_qpn: slot.remote_qpn,
             transaction_id: match attribute {
-                Attribute::Dreq => own_transaction(config.transaction_id_high, slot),
+                Attribute::Dreq => own_transaction(transaction_id_high, slot),
                 _ => slot.transaction_id,
             },
-            node_guid: config.node_guid,
+            node_guid,
             address: slot.address,
         }
     }
 
-    /// Takes the place of what is there. At each moment there is one of the two, or none.
-    fn replace(&mut self, by: &Self) {
+    /// Becomes that of a connection. At each moment there is the old one, the new one, or none.
+    pub(super) fn update(&mut self, slot: &Slot, transaction_id_high: u32, node_guid: u64) {
+        let new = Self::of(slot, transaction_id_high, node_guid);
         self.attribute = 0;
         compiler_fence(Ordering::SeqCst);
         *self = Self {
             attribute: 0,
-            ..*by
+            ..new
         };
         compiler_fence(Ordering::SeqCst);
-        self.attribute = by.attribute;
+        self.attribute = new.attribute;
     }
 
     /// Writes it into `mad`, and says where it goes; `None` if there is none, or none that can be sent.
@@ -123,27 +123,5 @@ impl LastMessage {
             return None;
         }
         Some(self.address)
-    }
-}
-
-impl<'s> Engine<'s> {
-    /// Writes down from now on how each connection would end: one entry for each slot. Connections that have none are left out.
-    pub fn set_last_messages(&mut self, messages: &'s mut [LastMessage]) {
-        self.last_messages = messages;
-        for index in 0..self.slots.len() {
-            self.note_last_message(index);
-        }
-    }
-
-    /// The messages that are written down.
-    pub fn last_messages(&self) -> &[LastMessage] {
-        self.last_messages
-    }
-
-    /// The state of a connection may have changed.
-    pub(super) fn note_last_message(&mut self, index: usize) {
-        if let Some(message) = self.last_messages.get_mut(index) {
-            message.replace(&LastMessage::of(&self.slots[index], &self.config));
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+#[cfg(feature = "last-messages")]
+use super::last_message::LastMessage;
 use super::machine::Engine;
 use super::retry::bounded;
 use super::slot::{Answer, ReplySlot, tx};
@@ -359,5 +361,33 @@ impl Engine<'_> {
         let interval = bounded(service_timeout, limit) + exponent(slot.ack_timeout);
         let at = slot.retry.extend(now, interval);
         self.wheel.arm(self.slots, index as u32, at);
+    }
+}
+
+#[cfg(feature = "last-messages")]
+impl<'s> Engine<'s> {
+    /// Writes down from now on how each connection would end: one entry for each slot. Connections that have none are left out.
+    pub fn set_last_messages(&mut self, messages: &'s mut [LastMessage]) {
+        self.last_messages = messages;
+        for index in 0..self.slots.len() {
+            self.note_last_message(index);
+        }
+    }
+
+    /// The messages that are written down.
+    pub fn last_messages(&self) -> &[LastMessage] {
+        self.last_messages
+    }
+
+    /// The state of a connection may have changed.
+    pub(super) fn note_last_message(&mut self, index: usize) {
+        if let Some(message) = self.last_messages.get_mut(index) {
+            let config = &self.config;
+            message.update(
+                &self.slots[index],
+                config.transaction_id_high,
+                config.node_guid,
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use bareverbs_bundle::{
     Impairment, LIBRARIES, LIBRARY, PATHS_LIBRARY, SOCKETS_LIBRARY, SUPPRESSIONS, UVERBS_LIBRARY,
-    impairment, switch, tree,
+    hang_up, impairment, switch, tree,
 };
 use bareverbs_command_line::{EMPTY, is_path, parse_words};
 use bpaf::Bpaf;
@@ -106,6 +106,12 @@ struct Options {
 
 // What is not given here stays as the environment has it.
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == hang_up::ARGUMENT)
+    {
+        return hang_up::serve();
+    }
     let words = divided(std::env::args_os().skip(1));
     let options = match parse_words("bareverbs-run", &options(), &words) {
         Ok(options) => options,

@@ -187,6 +187,13 @@ pub(super) const ALL: &[Scenario] = &[
         ],
     ),
     pair(
+        "ends",
+        Ready::Listens,
+        &["c:ends", "server"],
+        &["c:ends", "client"],
+        &[(Server, ", in time", 5), (Client, "all ended", 1)],
+    ),
+    pair(
         "port-space-ib-rc",
         Ready::Listens,
         &["c:port_space_ib", "server", "rc", "7471"],

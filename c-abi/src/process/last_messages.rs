@@ -1,0 +1,200 @@
+//! Work that is left when the process is gone: the last message of each connection, in memory that outlives the process, and a
+//! process beside it that sends them ([`hang_up`](crate::process::hang_up)). The kernel does that for RDMA programs on Linux.
+
+// UNSAFETY: memory that is shared with another process, and the start of that process.
+#![expect(unsafe_code)]
+
+use std::ffi::{CString, OsString, c_char, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::slice;
+use std::sync::Mutex;
+
+use bareverbs_node::cm::engine::LastMessage;
+
+use crate::process::failure::{Errno, Result, lock};
+use crate::process::hca::CONNECTIONS;
+use crate::process::settings;
+
+/// The program beside the library that becomes the other process, and its argument.
+const RUNNER: &str = "bareverbs-run";
+const ARGUMENT: &std::ffi::CStr = c"--hang-up";
+/// The stack on which a new process runs until it is another program.
+const STACK: usize = 64 << 10;
+
+/// The messages of one device.
+pub(crate) type Messages = &'static mut [LastMessage];
+
+/// The messages of the devices that are not up yet, once there was one.
+static LEFT: Mutex<Option<Vec<Option<Messages>>>> = Mutex::new(None);
+
+/// The messages of a device, which are made with those of all others. None if there is no process to send them, or another call
+/// has them.
+pub(crate) fn of_device(
+    index: usize,
+    make: impl FnOnce() -> Result<Vec<Option<Messages>>>,
+) -> Option<Messages> {
+    let mut left = lock(&LEFT);
+    let left = left.get_or_insert_with(|| {
+        make().unwrap_or_else(|errno| {
+            let why = io::Error::from_raw_os_error(errno.0);
+            log::debug!("no process hangs up when this one is killed: {why}");
+            Vec::new()
+        })
+    });
+    left.get_mut(index)?.take()
+}
+
+/// Makes the memory for so many devices, and the process that waits for this one's end and holds these names. `first_unit` is the
+/// number of the first model.
+pub(crate) fn begin(
+    devices: usize,
+    first_unit: u8,
+    names: &[String],
+) -> Result<Vec<Option<Messages>>> {
+    let runner = runner().ok_or(Errno(libc::ENOENT))?;
+    // SAFETY: the name is text; the descriptor is new, and only this value's.
+    let first = unsafe {
+        let file = libc::memfd_create(c"bareverbs".as_ptr(), libc::MFD_CLOEXEC);
+        OwnedFd::from_raw_fd(Some(file).filter(|file| *file >= 0).ok_or(Errno::last())?)
+    };
+    // Not one of the three that a program has for its input and output.
+    let file = File::from(first.try_clone()?);
+    // Before the lock, which would end with it.
+    drop(first);
+    let size = devices * CONNECTIONS * size_of::<LastMessage>();
+    file.set_len(size as u64)?;
+    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping, anywhere.
+    let memory = unsafe { libc::mmap(null_mut(), size, access, shared, file.as_raw_fd(), 0) };
+    if memory == libc::MAP_FAILED {
+        return Err(Errno::last());
+    }
+    // SAFETY: the mapping has this size and stays; zeros, and all else that may be there, are values of it. The other process
+    // reads it when this one is gone.
+    let messages = unsafe { slice::from_raw_parts_mut(memory.cast(), devices * CONNECTIONS) };
+    record_lock(&file, libc::F_SETLK, libc::F_WRLCK)?;
+    start(&file, &runner, first_unit, names)?;
+    // The lock ends with the first descriptor of the file that this process closes, at its end at the latest; or it runs another
+    // program. Its children do not have the lock.
+    let _ = file.into_raw_fd();
+    Ok(messages.chunks_mut(CONNECTIONS).map(Some).collect())
+}
+
+/// Locks the file for this process, which the kernel undoes when the process ends.
+pub(crate) fn record_lock(file: &File, command: c_int, kind: c_int) -> io::Result<()> {
+    // SAFETY: zeros are a value of it: the whole file.
+    let mut whole: libc::flock = unsafe { MaybeUninit::zeroed().assume_init() };
+    whole.l_type = kind as i16;
+    loop {
+        // SAFETY: the kernel reads the structure.
+        if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const whole) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The runner beside the file that has this function.
+fn runner() -> Option<PathBuf> {
+    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+    let here = runner as *const c_void;
+    // SAFETY: the structure is written if there is such a file, and its name is text.
+    let name = unsafe {
+        if libc::dladdr(here, about.as_mut_ptr()) == 0 || about.assume_init().dli_fname.is_null() {
+            return None;
+        }
+        std::ffi::CStr::from_ptr(about.assume_init().dli_fname)
+    };
+    let library = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).canonicalize();
+    let runner = library.ok()?.with_file_name(RUNNER);
+    runner.exists().then_some(runner)
+}
+
+/// A program that a new process becomes, with a file as its standard input.
+struct Program<'a> {
+    input: c_int,
+    path: &'a CString,
+    arguments: &'a [*const c_char],
+    environment: &'a [*const c_char],
+}
+
+/// Starts the process that waits. It is no child of this one when this returns: the runner leaves it to the system.
+fn start(file: &File, runner: &Path, first_unit: u8, names: &[String]) -> Result<()> {
+    let text = |text: &[u8]| CString::new(text).map_err(|_| Errno::EINVAL);
+    let path = text(runner.as_os_str().as_bytes())?;
+    // The libraries that the program is to be run with are not for the runner, and its capture stays as it is.
+    let others = ["LD_PRELOAD", settings::PCAP, settings::UNIT];
+    let kept = std::env::vars_os().filter(|(name, _)| others.iter().all(|other| name != other));
+    let unit = (settings::UNIT.into(), first_unit.to_string().into());
+    let variables = kept
+        .chain([unit])
+        .map(|(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            text(name.as_bytes())
+        });
+    let variables = variables.collect::<Result<Vec<_>>>()?;
+    let names = names.iter().map(|name| text(name.as_bytes()));
+    let names = names.collect::<Result<Vec<_>>>()?;
+    let mut arguments = vec![path.as_ptr(), ARGUMENT.as_ptr()];
+    arguments.extend(names.iter().map(|name| name.as_ptr()));
+    arguments.push(std::ptr::null());
+    let pointers = variables.iter().map(|variable| variable.as_ptr());
+    let environment: Vec<_> = pointers.chain([std::ptr::null()]).collect();
+    let mut program = Program {
+        input: file.as_raw_fd(),
+        path: &path,
+        arguments: &arguments,
+        environment: &environment,
+    };
+    let mut stack = vec![MaybeUninit::<u128>::uninit(); STACK / size_of::<u128>()];
+    let mut status = 0;
+    // SAFETY: the new process has a stack of its own, and this thread stands still until it runs the other program, so that all
+    // that it is lent stays. It sends no signal, and no wait of the program's finds it: only this one asks for it.
+    unsafe {
+        let process = libc::clone(
+            become_program,
+            stack.as_mut_ptr_range().end.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK,
+            (&raw mut program).cast(),
+        );
+        if process < 0 {
+            return Err(Errno::last());
+        }
+        while libc::waitpid(process, &mut status, libc::__WALL) < 0 {
+            if Errno::last() != Errno(libc::EINTR) {
+                return Err(Errno::last());
+            }
+        }
+    }
+    match status {
+        0 => Ok(()),
+        _ => Err(Errno(libc::ENOEXEC)),
+    }
+}
+
+/// The new process, which shares the memory of the one that waits for it.
+extern "C" fn become_program(program: *mut c_void) -> c_int {
+    // SAFETY: `start` lends the program, and calls of the kernel are all that is done.
+    unsafe {
+        let program = &*program.cast::<Program<'_>>();
+        if libc::dup2(program.input, 0) == 0 {
+            let (arguments, environment) = (program.arguments, program.environment);
+            libc::execve(
+                program.path.as_ptr(),
+                arguments.as_ptr(),
+                environment.as_ptr(),
+            );
+        }
+        libc::_exit(127)
+    }
+}
