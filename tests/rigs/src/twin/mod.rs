@@ -7,19 +7,26 @@
 //! `cargo rig twin whole` compares further machines: our libraries on vfio-pci, and on Linux's side the newest kernel, and
 //! rdma-core older and newer.
 //!
+//! Scripts are written, or drawn by a seed: each run has some of a seed that is always the same, and some of a new one, which
+//! it prints. `cargo rig twin drawn CALLS [SEED]` runs drawn scripts alone, as many as have that many calls, and shortens
+//! those in which the sides differ without a row.
+//!
 //! `cargo rig twin coverage` prints in how many scripts each function of the libraries is called, without a machine.
 //!
 //! Both sides' results, and the differences, are left in `target/rigs/twin/log/`.
 
 mod compare;
 mod coverage;
+mod drawn;
 mod oracles;
 mod script;
+mod search;
+mod shrink;
 
 use crate::outcome::Outcome;
 use crate::stock_driver::{self, InC, Program, Rig, provision};
 use bareverbs_bundle::{LIBRARY, RUNNER};
-use compare::{Results, Row};
+use compare::{Difference, Results, Row};
 use oracles::{NAME, ORACLES, SCENARIOS};
 use script::Script;
 use std::fs::{self, File};
@@ -50,18 +57,24 @@ const PACKAGES: &[&str] = &[
 /// Changes when what is unpacked changes, so that old caches are replaced.
 const RECIPE: &str = "1";
 
+/// The folder of both sides' results.
+const LOGS: &str = "target/rigs/twin/log";
 const SCRIPTS: &str = "tests/rigs/src/twin/scripts";
 const PAGE: &str = "docs/differences.md";
 /// The page with the functions of the libraries.
 const LIST: &str = "docs/c-abi.md";
 
-/// Runs all scripts on both sides; `whole`: also on the other machines.
+/// The calls that are drawn in each run by a seed that is always the same, and by a new one.
+const DRAWN: [usize; 2] = [3000, 2000];
+const SAME_SEED: u64 = 1;
+
+/// Runs all scripts on both sides; `whole`: those that are written also on the other machines.
 pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let directory = root.join("target/rigs/twin");
-    let logs = directory.join("log");
-    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let scripts = script::read_folder(&root.join(SCRIPTS))?;
+    if arguments.first().is_some_and(|word| word == "drawn") {
+        return search::run(&root, &arguments[1..]);
+    }
+    let mut scripts = script::read_folder(&root.join(SCRIPTS))?;
     if arguments == ["coverage"] {
         print!(
             "{}",
@@ -70,53 +83,29 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         return Ok(Outcome::default());
     }
     let whole = arguments == ["whole"];
-    let input = logs.join("scripts");
-    write(&input, &script::input(&scripts))?;
-
-    let in_c = directory.join("in-c");
-    let tree = provision::guest_packages(&in_c, PACKAGES, RECIPE)?;
-    let program = PROGRAM.build(&in_c, &tree, None)?;
-    let bundle = directory.join("bundle");
-    let bundle = bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder;
-    let ours = on_ours(&bundle, &program, &input)?;
-    write(&logs.join("ours"), &ours)?;
-
-    let mut programs = vec![
-        Program {
-            name: PROGRAM.name,
-            path: program,
-        },
-        Program {
-            name: NAME,
-            path: input,
-        },
-    ];
     let mut options = vec![NAME.to_string()];
     options.extend_from_slice(arguments);
     if whole {
         options = oracles::WHOLE.map(String::from).into();
-        programs.push(Program {
-            name: LIBRARY,
-            path: bundle.join(LIBRARY),
-        });
-        programs.extend(oracles::libraries(&directory)?);
     }
-    let rig = Rig {
-        name: "twin",
-        scenarios: SCENARIOS,
-        programs,
-        ours: PathBuf::new(),
-    };
-    let mut outcome = stock_driver::run_rig(&rig, &options)?;
-    let linux = printed(&logs.join("trixie").join(NAME))?;
-    write(&logs.join("linux"), &linux)?;
-
+    scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
+    if !whole {
+        let seed = search::new_seed();
+        println!(
+            "drawn by seed {SAME_SEED}, and by {seed}: `cargo rig twin drawn {} {seed}` repeats these",
+            DRAWN[1]
+        );
+        scripts.extend(drawn::scripts(seed, DRAWN[1]));
+    }
+    let (mut outcome, sides) = both(&root, NAME, &scripts, &options, whole)?;
+    let logs = root.join(LOGS);
     let page = read(&root.join(PAGE))?;
     let judge = Judge {
         scripts: &scripts,
         rows: oracles::rows(&page, None)?,
     };
-    let (linux, ours) = (compare::results(&linux), compare::results(&ours));
+    let linux = compare::results(&sides.linux);
+    let ours = compare::results(&sides.ours);
     outcome.add(judge.compare("", &linux, &ours, &[]));
     for oracle in ORACLES.iter().filter(|_| whole) {
         let other = printed(&logs.join(oracle.logs))?;
@@ -130,6 +119,72 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         outcome.add(judge.compare(oracle.heading, linux, ours, &rows));
     }
     Ok(outcome)
+}
+
+/// The output of the program on each side.
+struct Sides {
+    linux: String,
+    ours: String,
+}
+
+impl Sides {
+    fn differences<'a>(&'a self, scripts: &'a [Script]) -> Vec<Difference<'a>> {
+        let linux = compare::results(&self.linux);
+        let ours = compare::results(&self.ours);
+        compare::differences(scripts, &linux, &ours)
+    }
+}
+
+/// Runs scripts on our libraries and in the scenarios of the options; Linux's results are those of one. The checks are those
+/// of the machines.
+fn both(
+    root: &Path,
+    scenario: &str,
+    scripts: &[Script],
+    options: &[String],
+    whole: bool,
+) -> Result<(Outcome, Sides), String> {
+    let directory = root.join("target/rigs/twin");
+    let logs = root.join(LOGS);
+    fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    let input = logs.join("scripts");
+    write(&input, &script::input(scripts))?;
+
+    let in_c = directory.join("in-c");
+    let tree = provision::guest_packages(&in_c, PACKAGES, RECIPE)?;
+    let program = PROGRAM.build(&in_c, &tree, None)?;
+    let bundle = directory.join("bundle");
+    let bundle = bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder;
+    let ours = on_ours(&bundle, &program, scripts, &logs)?;
+    write(&logs.join("ours"), &ours)?;
+
+    let mut programs = vec![
+        Program {
+            name: PROGRAM.name,
+            path: program,
+        },
+        Program {
+            name: NAME,
+            path: input,
+        },
+    ];
+    if whole {
+        programs.push(Program {
+            name: LIBRARY,
+            path: bundle.join(LIBRARY),
+        });
+        programs.extend(oracles::libraries(&directory)?);
+    }
+    let rig = Rig {
+        name: "twin",
+        scenarios: SCENARIOS,
+        programs,
+        ours: PathBuf::new(),
+    };
+    let outcome = stock_driver::run_rig(&rig, options)?;
+    let linux = printed(&logs.join("trixie").join(scenario))?;
+    write(&logs.join("linux"), &linux)?;
+    Ok((outcome, Sides { linux, ours }))
 }
 
 /// The comparison of two results by the table's rows.
@@ -193,22 +248,37 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Runs the program on our libraries, with a model in its own process. Its output.
-fn on_ours(bundle: &Path, program: &Path, input: &Path) -> Result<String, String> {
-    let input = File::open(input).map_err(|error| format!("{}: {error}", input.display()))?;
-    let mut command = Command::new(bundle.join(RUNNER));
-    command.args(["--unit", "1"]).arg(program).stdin(input);
-    let done = command.output();
-    let done = done.map_err(|error| format!("{command:?}: {error}"))?;
-    let (printed, errors) = (
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr),
-    );
-    if !done.status.success() || !printed.ends_with("@ end\n") {
-        let lines: Vec<&str> = printed.lines().rev().take(5).collect();
-        return Err(format!("{command:?}: {}\n{lines:?}\n{errors}", done.status));
+/// The number of scripts that a process of the program gets, so that one that dies takes few with it. The guest's script
+/// has the same.
+const AT_A_TIME: usize = 100;
+
+/// Runs the program on our libraries, with a model in its own process. Its output: a process that died has not printed the
+/// results of all its scripts.
+fn on_ours(
+    bundle: &Path,
+    program: &Path,
+    scripts: &[Script],
+    logs: &Path,
+) -> Result<String, String> {
+    let part = logs.join("part");
+    let mut all = String::new();
+    for scripts in scripts.chunks(AT_A_TIME) {
+        write(&part, &script::input(scripts))?;
+        let input = File::open(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+        let mut command = Command::new(bundle.join(RUNNER));
+        command.args(["--unit", "1"]).arg(program).stdin(input);
+        let done = command.output();
+        let done = done.map_err(|error| format!("{command:?}: {error}"))?;
+        let printed = String::from_utf8_lossy(&done.stdout);
+        if !done.status.success() || !printed.ends_with("@ end\n") {
+            let lines: Vec<&str> = printed.lines().rev().take(5).collect();
+            let errors = String::from_utf8_lossy(&done.stderr);
+            println!("{command:?}: {}\n{lines:?}\n{errors}", done.status);
+        }
+        all += &printed;
+        all += "\n";
     }
-    Ok(printed.into_owned())
+    Ok(all)
 }
 
 /// The output of a machine's steps, from the record of its console in a folder.

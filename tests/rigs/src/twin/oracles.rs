@@ -13,9 +13,12 @@ use std::process::Command;
 /// The step whose output is the runner's, and the scenario in which Linux's side is that of the table.
 pub(super) const NAME: &str = "scripts";
 
+/// A scenario with time for many scripts.
+pub(super) const LONG: &str = "drawn";
+
 /// A machine with Linux's driver.
 const LINUX: Boot = Boot {
-    script: concat!("libraries=\n", include_str!("guest.sh")),
+    script: concat!("libraries=\nseconds=330\n", include_str!("guest.sh")),
     machines: &[&[0]],
     // The largest completion queue has 512.
     memory: 1024,
@@ -38,7 +41,8 @@ const LINUX: Boot = Boot {
             "a size that has to be refused",
         ),
     ],
-    limit: 7,
+    driver_may_warn_times: usize::MAX,
+    limit: 8,
     ..BOOT
 };
 
@@ -59,11 +63,21 @@ const ON_LINUX: Scenario = Scenario {
 pub(super) const SCENARIOS: &[Scenario] = &[
     ON_LINUX,
     Scenario {
+        name: LONG,
+        about: "many drawn scripts",
+        rounds: &[Boot {
+            script: concat!("libraries=\nseconds=5400\n", include_str!("guest.sh")),
+            limit: 100,
+            ..LINUX
+        }],
+        ..ON_LINUX
+    },
+    Scenario {
         name: "older-libraries",
         about: "the same, with Debian 12's rdma-core",
         kernel: Some(Kernel::Stable),
         rounds: &[Boot {
-            script: concat!("libraries=older\n", include_str!("guest.sh")),
+            script: concat!("libraries=older\nseconds=330\n", include_str!("guest.sh")),
             ..LINUX
         }],
         ..ON_LINUX
@@ -73,7 +87,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         about: "the same, with the newest rdma-core that Debian has",
         kernel: Some(Kernel::Stable),
         rounds: &[Boot {
-            script: concat!("libraries=newest\n", include_str!("guest.sh")),
+            script: concat!("libraries=newest\nseconds=330\n", include_str!("guest.sh")),
             ..LINUX
         }],
         ..ON_LINUX

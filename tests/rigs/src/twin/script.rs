@@ -11,10 +11,10 @@ use std::fs;
 use std::path::Path;
 
 /// The last call of each script. Objects that are left are destroyed, and the errors are told.
-const END: &str = "end";
+pub(super) const END: &str = "end";
 
 /// A script as it runs.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     pub(super) name: String,
     /// Its calls.
@@ -38,7 +38,7 @@ pub(super) fn read_folder(folder: &Path) -> Result<Vec<Script>, String> {
 }
 
 /// Reads files.
-fn read(texts: &[&str]) -> Result<Vec<Script>, String> {
+pub(super) fn read(texts: &[&str]) -> Result<Vec<Script>, String> {
     let mut parts = Parts::new();
     let mut scripts: Vec<(&str, Vec<&str>)> = Vec::new();
     for text in texts {
