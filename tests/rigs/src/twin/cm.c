@@ -1,40 +1,13 @@
-/* The calls of librdmacm, for runner.c: compiled as one text with it. An address is one of the names below with a
+/* The calls of librdmacm, for runner.c: compiled as one text with it. An address is a name with a
  * port (`own:7000`), or `null`. Events are taken in their order, each by a call that waits for it, and are acknowledged at
  * once, unless they are kept under a name. */
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <netdb.h>
 #include <rdma/rdma_verbs.h>
 
-static const struct {
-    const char *name, *text;
-} addresses[] = {
-    {"own", "10.0.0.1"},     {"silent", "10.0.0.77"}, {"foreign", "192.0.2.1"}, {"any", "0.0.0.0"},
-    {"loop", "127.0.0.1"},   {"group", "239.1.2.3"},  {"group2", "239.1.2.4"},  {"own6", "fd00::1"},
-    {"silent6", "fd00::77"}, {"foreign6", "2001:db8::1"}, {"any6", "::"},       {"loop6", "::1"},
-    {"group6", "ff0e::4"},   {"broadcast", "255.255.255.255"},
-};
-
 /* The ports that the lines of the script have named; others are chosen. */
 static bool ports_given[1 << 16] = {true};
-
-/* The argument at a place, of those without a key, as it is written. */
-static const char *text(int place) {
-    for (int i = 0; i < word_count; i++)
-        if (!strchr(words[i], '=') && place-- == 0)
-            return words[i];
-    fail("too few arguments", "");
-    return NULL;
-}
-
-/* The text of an address by its name; another name stands for itself. */
-static const char *host(const char *name) {
-    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
-        if (!strcmp(name, addresses[i].name))
-            return addresses[i].text;
-    return strcmp(name, "null") ? name : NULL;
-}
 
 static struct sockaddr *address(const char *word, struct sockaddr_storage *space) {
     char name[64];
@@ -223,24 +196,29 @@ static struct rdma_conn_param *conn_param(void) {
 static struct {
     pthread_t thread;
     struct rdma_cm_id *id;
+    bool disconnects;
     struct rdma_conn_param param;
     uint8_t data[256];
     int result, error;
     bool runs;
 } apart;
 
-static void *connect_apart(void *nothing) {
-    apart.result = rdma_connect(apart.id, &apart.param);
+static void *call_apart(void *nothing) {
+    errno = 0;
+    apart.result = apart.disconnects ? rdma_disconnect(apart.id) : rdma_connect(apart.id, &apart.param);
     apart.error = errno;
     return nothing;
 }
 
-static void start_connect(struct rdma_cm_id *id) {
+static void start(struct rdma_cm_id *id, bool disconnects) {
+    if (apart.runs)
+        fail("one call runs already", "");
     apart.id = id;
+    apart.disconnects = disconnects;
     apart.param = *conn_param();
     if (apart.param.private_data)
         apart.param.private_data = memcpy(apart.data, apart.param.private_data, sizeof apart.data);
-    apart.runs = !pthread_create(&apart.thread, NULL, connect_apart, NULL);
+    apart.runs = !pthread_create(&apart.thread, NULL, call_apart, NULL);
     tell(apart.runs ? "started" : "no thread");
 }
 
@@ -271,10 +249,6 @@ static int destroy_ep(void *id) {
 static int free_addrinfo(void *info) {
     rdma_freeaddrinfo(info);
     return 0;
-}
-
-static bool is_id(const struct object *object) {
-    return is(object, "create_id") || is(object, "create_ep") || is(object, "get_request");
 }
 
 static int destroy_qp_of_id(void *qp) {
@@ -427,11 +401,18 @@ static struct rdma_cm_id *create_ep(struct rdma_addrinfo *info) {
     struct ibv_qp_init_attr attr = qp_init_attr();
     attr.qp_type = k("type", info->ai_qp_type);
     struct rdma_cm_id *id = NULL;
-    return rdma_create_ep(&id, info, KP("pd"), key("with_qp") ? &attr : NULL) ? NULL : id;
+    return rdma_create_ep(&id, info, KP("pd"), k("with_qp", 0) ? &attr : NULL) ? NULL : id;
 }
 
 static struct rdma_cm_id *get_request(struct rdma_cm_id *listener) {
     struct rdma_cm_id *id = NULL;
+    /* A synchronous listener's channel is no object of the script. */
+    bool waits = listener->channel && !strcmp(named(listener->channel), "another");
+    if (waits && !readable(listener->channel->fd, k("wait", COMES))) {
+        tell("none ");
+        errno = 0;
+        return NULL;
+    }
     int result = rdma_get_request(listener, &id);
     if (result) {
         tell("%d ", result);
@@ -452,11 +433,17 @@ static int set_option(struct rdma_cm_id *id, int level, int name) {
     return rdma_set_option(id, level, name, key("null") ? NULL : space, k("size", 4));
 }
 
+/* Tells about the list of devices, and if that of an id is in it. */
 static void get_devices(bool counted) {
+    struct rdma_cm_id *id = KP("of");
+    if (left_out)
+        return;
     int count = -1;
     struct ibv_context **list = rdma_get_devices(counted ? &count : NULL);
     tell("%s count=%d first=%s end=%s", list ? "list" : "null", count, list && *list ? "some" : "none",
          list && count >= 0 && !list[count] ? "null" : "unknown");
+    if (id)
+        tell(" of=%s", !id->verbs ? "none" : list && *list == id->verbs ? "first" : "another");
     rdma_free_devices(list);
 }
 
@@ -478,25 +465,25 @@ static void remote_ece(struct rdma_cm_id *id) {
 
 /* The wrappers of rdma_verbs.h, by what they post. */
 static int post_of_id(struct rdma_cm_id *id, const char *what) {
-    struct ibv_mr *mr = KP("mr");
+    struct ibv_mr *mr = KP("mr"), *to = key("to") ? KP("to") : mr;
     char *at = (char *)mr->addr + k("at", !strcmp(what, "recv") ? BUFFER / 2 : 0);
     size_t length = k("len", 8);
     int flags = k("flags", 0);
     void *given = (void *)k("id", 1);
-    uint64_t remote = (uintptr_t)mr->addr + k("remote", BUFFER / 2);
+    uint64_t remote = (uintptr_t)to->addr + k("remote", BUFFER / 2);
     struct ibv_qp *dest = key("dest") ? KP("dest") : NULL;
     struct ibv_sge sge = {.addr = (uintptr_t)at, .length = length, .lkey = mr->lkey};
-    bool vector = key("vector") != NULL;
+    bool vector = k("vector", 0);
     if (!strcmp(what, "recv"))
         return vector ? rdma_post_recvv(id, given, &sge, 1) : rdma_post_recv(id, given, at, length, mr);
     if (!strcmp(what, "send"))
         return vector ? rdma_post_sendv(id, given, &sge, 1, flags) : rdma_post_send(id, given, at, length, mr, flags);
     if (!strcmp(what, "read"))
-        return vector ? rdma_post_readv(id, given, &sge, 1, flags, remote, mr->rkey)
-                      : rdma_post_read(id, given, at, length, mr, flags, remote, mr->rkey);
+        return vector ? rdma_post_readv(id, given, &sge, 1, flags, remote, to->rkey)
+                      : rdma_post_read(id, given, at, length, mr, flags, remote, to->rkey);
     if (!strcmp(what, "write"))
-        return vector ? rdma_post_writev(id, given, &sge, 1, flags, remote, mr->rkey)
-                      : rdma_post_write(id, given, at, length, mr, flags, remote, mr->rkey);
+        return vector ? rdma_post_writev(id, given, &sge, 1, flags, remote, to->rkey)
+                      : rdma_post_write(id, given, at, length, mr, flags, remote, to->rkey);
     return rdma_post_ud_send(id, given, at, length, mr, flags, KP("ah"), dest ? dest->qp_num : 0);
 }
 
@@ -565,13 +552,14 @@ static bool cm_call(const char *name) {
     NEW("rdma_reg_write", P1, rdma_reg_write(x, y, BUFFER), ibv_dereg_mr)
     END("rdma_dereg_mr", rdma_dereg_mr)
     INT("rdma_post_recv", P0; KP("mr"), post_of_id(x, "recv"))
-    INT("rdma_post_send", P0; KP("mr"), post_of_id(x, "send"))
-    INT("rdma_post_read", P0; KP("mr"), post_of_id(x, "read"))
-    INT("rdma_post_write", P0; KP("mr"), post_of_id(x, "write"))
+    INT("rdma_post_send", P0; KP("mr"); KP("to"), post_of_id(x, "send"))
+    INT("rdma_post_read", P0; KP("mr"); KP("to"), post_of_id(x, "read"))
+    INT("rdma_post_write", P0; KP("mr"); KP("to"), post_of_id(x, "write"))
     INT("rdma_post_ud_send", P0; KP("mr"); KP("ah"), post_of_id(x, "ud_send"))
     DO("rdma_get_send_comp", P0; if (!left_out) completion_of_id(x, false))
     DO("rdma_get_recv_comp", P0; if (!left_out) completion_of_id(x, true))
-    DO("start_connect", P0; if (!left_out) start_connect(x))
+    DO("start_connect", P0; if (!left_out) start(x, false))
+    DO("start_disconnect", P0; if (!left_out) start(x, true))
     DO("join", join_apart())
     return false;
 }

@@ -42,11 +42,11 @@ static void post(bool receive) {
     struct ibv_send_wr wr = {.wr_id = k("id", 1), .sg_list = sge, .num_sge = count, .opcode = k("op", IBV_WR_SEND),
                              .send_flags = k("flags", 0), .imm_data = htobe32(k("imm", 0))},
                        *bad = NULL;
-    uint64_t remote = (to ? (uintptr_t)to->addr : 0) + k("remote", BUFFER / 2);
+    uint64_t remote = k("iova", to ? (uintptr_t)to->addr : 0) + k("remote", BUFFER / 2);
     uint32_t rkey = (to ? to->rkey : 0) + k("rkey", 0);
     if (ah) {
         wr.wr.ud.ah = ah;
-        wr.wr.ud.remote_qpn = dest ? dest->qp_num : 0;
+        wr.wr.ud.remote_qpn = dest ? dest->qp_num : k("qpn", 0);
         wr.wr.ud.remote_qkey = k("qkey", 0x11111111);
     } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         wr.wr.atomic.remote_addr = remote;
@@ -116,11 +116,14 @@ static void poll_cq(void) {
 
 static void async_event(int milliseconds) {
     struct ibv_async_event event;
-    if (!readable(context->async_fd, milliseconds)) {
+    struct ibv_context *on = opened();
+    if (left_out)
+        return;
+    if (!readable(on->async_fd, milliseconds)) {
         tell("none");
         return;
     }
-    if (ibv_get_async_event(context, &event)) {
+    if (ibv_get_async_event(on, &event)) {
         tell("%s", error_name(errno));
         return;
     }
@@ -153,7 +156,7 @@ static bool data_call(const char *name) {
     DO("sum", P0; size_t from = a(1); size_t length = a(2); if (!left_out) tell("%u", sum((uint8_t *)x + from, length)))
     DO("post_send", post(false))
     DO("post_recv", post(true))
-    DO("async", async_event(COMES))
+    DO("async", async_event(k("wait", COMES)))
     DO("no_async", async_event(STAYS_AWAY))
     return false;
 }

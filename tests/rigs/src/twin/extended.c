@@ -1,5 +1,13 @@
 /* The extended ways to post and to poll, and further calls of libibverbs, for runner.c: compiled as one text with it. */
 
+#include <sys/wait.h>
+
+/* Exported for drivers, whose header is not installed. */
+int ibv_dofork_range(void *base, size_t size);
+int ibv_dontfork_range(void *base, size_t size);
+const char *ibv_get_sysfs_path(void);
+int ibv_read_sysfs_file(const char *folder, const char *file, char *bytes, size_t size);
+
 /* Posts `count` requests through ibv_wr_*, all with the same arguments, and rings once; or aborts them. */
 static void wr_post(struct ibv_qp *qp) {
     struct ibv_qp_ex *qpx = ibv_qp_to_qp_ex(qp);
@@ -146,6 +154,14 @@ static void resolve_eth(void) {
         tell(" vlan=%#x mac=%s", vlan, mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5] ? "some" : "none");
 }
 
+/* It is exported, for rdma-core's own libraries: no header has it. */
+static void query_gid_type(int port, unsigned index) {
+    int (*ibv_query_gid_type)(struct ibv_context *, uint8_t, unsigned, int *) = dlsym(RTLD_DEFAULT, "ibv_query_gid_type");
+    int type = -1;
+    tell_int(ibv_query_gid_type(context, port, index, &type));
+    tell(" type=%d", type);
+}
+
 static void device_list(void) {
     int count = -1;
     struct ibv_device **list = ibv_get_device_list(key("null") ? NULL : &count);
@@ -165,6 +181,36 @@ static void device_list(void) {
         tell_int(ibv_close_device(other));
 }
 
+static struct ibv_context *open_device_again(void) {
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *again = list && *list ? ibv_open_device(*list) : NULL;
+    ibv_free_device_list(list);
+    return again;
+}
+
+/* Reads a file in memory, of the text of a word. */
+static void read_file(const char *word) {
+    char bytes[80] = "", name[16], read_into[80];
+    int size = k("size", 0), length = strcmp(word, "none") ? snprintf(bytes, sizeof bytes, "%s", word) : 0;
+    if (k("newline", 0))
+        bytes[length++] = '\n';
+    int file = memfd_create("script", 0);
+    if (file < 0 || pwrite(file, bytes, length, 0) != length)
+        fail("no file", "");
+    snprintf(name, sizeof name, "%d", file);
+    memset(read_into, '#', sizeof read_into);
+    int result = ibv_read_sysfs_file("/proc/self/fd", name, read_into, size);
+    close(file);
+    tell("%d ", result);
+    for (int i = 0; i < size && i < 8; i++)
+        tell("%c", read_into[i] ? read_into[i] : '0');
+}
+
+static void read_missing(const char *folder, const char *file) {
+    char read_into[8] = "unread";
+    tell("%d %s", ibv_read_sysfs_file(folder, file, read_into, sizeof read_into), read_into);
+}
+
 static struct ibv_pd *parent_domain(struct ibv_pd *pd) {
     struct ibv_parent_domain_init_attr attr = {.pd = pd, .td = KP("td"), .comp_mask = k("mask", 0)};
     return ibv_alloc_parent_domain(context, &attr);
@@ -178,11 +224,19 @@ static bool extended_call(const char *name) {
     DO("init_ah_from_wc", P1; void *at = AP(2); if (!left_out) ah_of_completion(x, y, at, false))
     DO("resolve_eth", resolve_eth())
     DO("device_list", device_list())
-    NEW("alloc_td", , ibv_alloc_td(context, &(struct ibv_td_init_attr){.comp_mask = k("mask", 0)}), ibv_dealloc_td)
+    NEW("open_device", , open_device_again(), ibv_close_device)
+    END("close_device", ibv_close_device)
+    DO("query_gid_type", query_gid_type(a(0), a(1)))
+    NEW("alloc_td", void *on = opened(), ibv_alloc_td(on, &(struct ibv_td_init_attr){.comp_mask = k("mask", 0)}), ibv_dealloc_td)
     END("dealloc_td", ibv_dealloc_td)
     NEW("alloc_parent_domain", P0; KP("td"), parent_domain(x), ibv_dealloc_pd)
     DO("is_fork_initialized", tell("%d", ibv_is_fork_initialized()))
-    DO("fork_init", tell_int(ibv_fork_init()))
+    INT("fork_init", , ibv_fork_init())
+    INT("dontfork_range", char *x = AP(0); size_t at = a(1); size_t length = a(2), ibv_dontfork_range(x + at, length))
+    INT("dofork_range", char *x = AP(0); size_t at = a(1); size_t length = a(2), ibv_dofork_range(x + at, length))
+    DO("sysfs_path", tell("%s", ibv_get_sysfs_path()))
+    DO("read_file", read_file(text(0)))
+    DO("read_sysfs_file", read_missing(text(0), text(1)))
     DO("qp_data_in_order", P0; int op = a(1); int flags = a(2); if (!left_out) tell("%d", ibv_query_qp_data_in_order(x, op, flags)))
     return false;
 }

@@ -17,4 +17,5 @@ fi
 # A process for each hundred scripts: one that dies takes few with it.
 step "$seconds" 'scripts' "
     awk '/^@/ && n++ % 100 == 0 { part = sprintf(\"/run/part%05d\", n / 100) } { print > part }' /ours/scripts
-    for part in /run/part*; do $within /ours/runner < \$part; done"
+    for part in /run/part*; do $within /ours/runner < \$part || bad=1; done
+    [ -z \"\$bad\" ]"

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +21,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LIMIT_SECONDS 60
+#define LIMIT_SECONDS 30
 /* Milliseconds to wait for an event or a completion that has to come, and for one that must not. */
 #define COMES 10000
-#define STAYS_AWAY 100
+#define STAYS_AWAY 40
 #define BUFFER (64 << 10)
 #define MOST 4096
 
@@ -173,12 +174,48 @@ static uint64_t a(int place) {
 }
 #define AP(place) ((void *)(uintptr_t)a(place))
 
-/* The device as the runner opened it, or as an id has it. */
+/* The argument at a place, of those without a key, as it is written. */
+static const char *text(int place) {
+    for (int i = 0; i < word_count; i++)
+        if (!strchr(words[i], '=') && place-- == 0)
+            return words[i];
+    fail("too few arguments", "");
+    return NULL;
+}
+
+/* Addresses by their names. */
+static const struct {
+    const char *name, *text;
+} addresses[] = {
+    {"own", "10.0.0.1"},     {"silent", "10.0.0.77"}, {"foreign", "192.0.2.1"}, {"any", "0.0.0.0"},
+    {"loop", "127.0.0.1"},   {"group", "239.1.2.3"},  {"group2", "239.1.2.4"},  {"own6", "fd00::1"},
+    {"silent6", "fd00::77"}, {"foreign6", "2001:db8::1"}, {"any6", "::"},       {"loop6", "::1"},
+    {"group6", "ff0e::4"},   {"broadcast", "255.255.255.255"},
+};
+
+/* The text of an address by its name; another name stands for itself. */
+static const char *host(const char *name) {
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
+        if (!strcmp(name, addresses[i].name))
+            return addresses[i].text;
+    return strcmp(name, "null") ? name : NULL;
+}
+
+/* The GID of an address by its name. */
+static union ibv_gid gid_of(const char *name) {
+    union ibv_gid gid = {.raw = {[10] = 0xff, 0xff}};
+    if (inet_pton(AF_INET6, host(name), &gid) != 1 && inet_pton(AF_INET, host(name), gid.raw + 12) != 1)
+        fail("no such address:", name);
+    return gid;
+}
+
+/* The device as the runner opened it, as the script did (`on`), or as an id has it (`of`). */
 static struct ibv_context *opened(void) {
+    struct ibv_context *on = KP("on");
     struct rdma_cm_id *id = KP("of");
     if (id && !left_out && !id->verbs)
         left_out = true;
-    return id && !left_out ? id->verbs : context;
+    return left_out ? context : on ? on : id ? id->verbs : context;
 }
 
 static const char *named(const void *pointer) {
@@ -195,10 +232,18 @@ static bool is(const struct object *object, const char *made_by) {
     return object->pointer && !object->gone && object->made_by && strstr(object->made_by, made_by);
 }
 
+static bool is_id(const struct object *object) {
+    return is(object, "create_id") || is(object, "create_ep") || is(object, "get_request");
+}
+
+/* The name of a queue pair, or of the id that has it. */
 static const char *qp_named(uint32_t number) {
-    for (int i = 0; i < object_count; i++)
-        if (is(&objects[i], "create_qp") && ((struct ibv_qp *)objects[i].pointer)->qp_num == number)
+    for (int i = 0; i < object_count; i++) {
+        struct rdma_cm_id *id = is_id(&objects[i]) ? objects[i].pointer : NULL;
+        struct ibv_qp *qp = id ? id->qp : is(&objects[i], "create_qp") ? objects[i].pointer : NULL;
+        if (qp && qp->qp_num == number)
             return objects[i].name;
+    }
     return number ? "another" : "0";
 }
 

@@ -18,7 +18,7 @@ pub(super) const LONG: &str = "drawn";
 
 /// A machine with Linux's driver.
 const LINUX: Boot = Boot {
-    script: concat!("libraries=\nseconds=330\n", include_str!("guest.sh")),
+    script: concat!("libraries=\nseconds=480\n", include_str!("guest.sh")),
     machines: &[&[0]],
     // The largest completion queue has 512.
     memory: 1024,
@@ -42,7 +42,7 @@ const LINUX: Boot = Boot {
         ),
     ],
     driver_may_warn_times: usize::MAX,
-    limit: 8,
+    limit: 11,
     ..BOOT
 };
 
@@ -77,7 +77,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         about: "the same, with Debian 12's rdma-core",
         kernel: Some(Kernel::Stable),
         rounds: &[Boot {
-            script: concat!("libraries=older\nseconds=330\n", include_str!("guest.sh")),
+            script: concat!("libraries=older\nseconds=480\n", include_str!("guest.sh")),
             ..LINUX
         }],
         ..ON_LINUX
@@ -87,7 +87,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         about: "the same, with the newest rdma-core that Debian has",
         kernel: Some(Kernel::Stable),
         rounds: &[Boot {
-            script: concat!("libraries=newest\nseconds=330\n", include_str!("guest.sh")),
+            script: concat!("libraries=newest\nseconds=480\n", include_str!("guest.sh")),
             ..LINUX
         }],
         ..ON_LINUX

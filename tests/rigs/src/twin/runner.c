@@ -2,13 +2,13 @@
  * `NUMBER [NAME =] CALL ARGUMENT...`. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
  * cm.c and process.c. */
 
-/* A call that accesses memory which is not there is left here. */
+/* A call that accesses memory which is not there, or does not end, is left here. */
 static sigjmp_buf before_call;
 static volatile int signal_number;
 static pthread_t calls_here;
 
 static void died(int number) {
-    if (number == SIGSEGV && pthread_equal(pthread_self(), calls_here)) {
+    if (number != SIGABRT && pthread_equal(pthread_self(), calls_here)) {
         signal_number = number;
         siglongjmp(before_call, 1);
     }
@@ -23,6 +23,10 @@ static void died(int number) {
  * taken go too. */
 static void destroy_objects(void) {
     int count = 0;
+    /* A call that still waits for the other end's answer has it then. */
+    for (int i = object_count; apart.runs && i-- > 0;)
+        if (is(&objects[i], "get_request"))
+            objects[i].gone = !objects[i].destroy(objects[i].pointer);
     join_apart();
     told[0] = 0;
     for (int round = 0; round < 3; round++)
@@ -116,6 +120,8 @@ int main(void) {
         if (sigsetjmp(before_call, 1)) {
             told[0] = 0;
             tell("died of signal %d", signal_number);
+            if (!strcmp(called, "end"))
+                object_count = apart.runs = 0;
         } else if (!strcmp(called, "end")) {
             destroy_objects();
         } else if (!call(called)) {

@@ -23,7 +23,7 @@ static struct ibv_ah_attr ah_attr(void) {
     attr.grh.hop_limit = k("hops", 64);
     attr.grh.traffic_class = k("class", 0);
     attr.grh.flow_label = k("label", 0);
-    attr.grh.dgid = own_gid;
+    attr.grh.dgid = key("dgid") ? gid_of(key("dgid")) : own_gid;
     if (k("no_gid", 0))
         memset(&attr.grh.dgid, 0, sizeof attr.grh.dgid);
     return attr;
@@ -53,7 +53,7 @@ static struct ibv_srq *create_srq_ex(void) {
     if (!key("mask"))
         attr.comp_mask = (key("type") ? IBV_SRQ_INIT_ATTR_TYPE : 0) | (key("pd") ? IBV_SRQ_INIT_ATTR_PD : 0) |
                          (key("xrcd") ? IBV_SRQ_INIT_ATTR_XRCD : 0) | (key("cq") ? IBV_SRQ_INIT_ATTR_CQ : 0);
-    return left_out ? NULL : ibv_create_srq_ex(context, &attr);
+    return left_out ? NULL : ibv_create_srq_ex(opened(), &attr);
 }
 
 static struct ibv_qp *create_qp(void) {
@@ -84,7 +84,7 @@ static struct ibv_qp *create_qp_ex(void) {
     attr.comp_mask = (key("pd") ? IBV_QP_INIT_ATTR_PD : 0) | (key("xrcd") ? IBV_QP_INIT_ATTR_XRCD : 0) |
                      (key("flags") ? IBV_QP_INIT_ATTR_CREATE_FLAGS : 0) | (key("tso") ? IBV_QP_INIT_ATTR_MAX_TSO_HEADER : 0) |
                      (key("ops") ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0) | k("mask", 0);
-    return left_out ? NULL : holds(ibv_create_qp_ex(context, &attr), attr.cap);
+    return left_out ? NULL : holds(ibv_create_qp_ex(opened(), &attr), attr.cap);
 }
 
 static struct ibv_cq *create_cq_ex(void) {
@@ -94,7 +94,7 @@ static struct ibv_cq *create_cq_ex(void) {
                                        .wc_flags = k("wc", 0),
                                        .comp_mask = k("mask", key("flags") ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0),
                                        .flags = k("flags", 0)};
-    struct ibv_cq_ex *cq = left_out ? NULL : ibv_create_cq_ex(context, &attr);
+    struct ibv_cq_ex *cq = left_out ? NULL : ibv_create_cq_ex(opened(), &attr);
     return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
@@ -194,8 +194,8 @@ static void query_cap(struct ibv_qp *qp) {
 }
 
 static void query_device(void) {
-    struct ibv_device_attr *d = &limits;
-    tell_int(ibv_query_device(context, d));
+    struct ibv_device_attr x = {0}, *d = &x;
+    tell_int(ibv_query_device(opened(), d));
 #define F(field) tell(" " #field "=%llu", (unsigned long long)d->field);
     F(max_mr_size) F(page_size_cap) F(max_qp) F(max_qp_wr) F(device_cap_flags) F(max_sge) F(max_sge_rd) F(max_cq) F(max_cqe)
     F(max_mr) F(max_pd) F(max_qp_rd_atom) F(max_ee_rd_atom) F(max_res_rd_atom) F(max_qp_init_rd_atom) F(atomic_cap) F(max_mw)
@@ -205,7 +205,7 @@ static void query_device(void) {
 
 static void query_device_ex(void) {
     struct ibv_device_attr_ex x = {0}, *d = &x;
-    tell_int(ibv_query_device_ex(context, key("null") ? NULL : &(struct ibv_query_device_ex_input){.comp_mask = k("mask", 0)}, d));
+    tell_int(ibv_query_device_ex(opened(), key("null") ? NULL : &(struct ibv_query_device_ex_input){.comp_mask = k("mask", 0)}, d));
     F(comp_mask) F(odp_caps.general_caps) F(completion_timestamp_mask) F(hca_core_clock) F(device_cap_flags_ex)
     F(tso_caps.max_tso) F(tso_caps.supported_qpts) F(rss_caps.supported_qpts) F(rss_caps.max_rwq_indirection_tables)
     F(rss_caps.max_rwq_indirection_table_size) F(rss_caps.rx_hash_fields_mask) F(rss_caps.rx_hash_function) F(max_wq_type_rq)
@@ -216,7 +216,7 @@ static void query_device_ex(void) {
 
 static void query_port(int port) {
     struct ibv_port_attr x = {0}, *d = &x;
-    int result = ibv_query_port(context, port, d);
+    int result = ibv_query_port(opened(), port, d);
     tell_int(result);
     if (result)
         return;
@@ -227,7 +227,7 @@ static void query_port(int port) {
 
 static void query_gid_ex(int port, int index) {
     struct ibv_gid_entry entry = {0};
-    int result = ibv_query_gid_ex(context, port, index, &entry, k("flags", 0));
+    int result = ibv_query_gid_ex(opened(), port, index, &entry, k("flags", 0));
     tell_int(result);
     if (!result)
         tell(" type=%d port=%d index=%d", entry.gid_type, entry.port_num, entry.gid_index - index);
@@ -240,15 +240,17 @@ static void query_srq(struct ibv_srq *srq) {
     tell(" wr=%u sge=%u limit=%u", attr.max_wr, attr.max_sge, attr.srq_limit);
 }
 
+static union ibv_gid group(void) {
+    if (key("dgid"))
+        return gid_of(key("dgid"));
+    return (union ibv_gid){.raw = {k("prefix", 0xff), 0x0e, [15] = k("group", 1)}};
+}
+
 static int modify_cq(struct ibv_cq *cq) {
     struct ibv_modify_cq_attr attr = {.attr_mask = k("mask", IBV_CQ_ATTR_MODERATE)};
     attr.moderate.cq_count = k("count", 0);
     attr.moderate.cq_period = k("period", 0);
     return ibv_modify_cq(cq, &attr);
-}
-
-static union ibv_gid group(void) {
-    return (union ibv_gid){.raw = {k("prefix", 0xff), 0x0e, [15] = k("group", 1)}};
 }
 
 static void *memory(int protection) {
@@ -260,14 +262,16 @@ static void *memory(int protection) {
     return pages;
 }
 
-static struct ibv_mr *reg(bool iova) {
+static struct ibv_mr *reg(const char *how) {
     char *at = AP(1);
     struct ibv_pd *pd = AP(0);
     uint64_t size = a(2), access = a(3), from = k("iova", (uintptr_t)at);
     at += k("at", 0);
     if (left_out)
         return NULL;
-    return iova ? ibv_reg_mr_iova2(pd, at, size, from, access) : (ibv_reg_mr)(pd, at, size, access);
+    if (!strcmp(how, "reg_mr"))
+        return (ibv_reg_mr)(pd, at, size, access);
+    return ibv_reg_mr_iova2(pd, at, size, from, access);
 }
 
 /* Makes the call of a name. */
@@ -276,8 +280,8 @@ static bool verbs_call(const char *name) {
     NEW("memory", int how = a(0), memory(how), unmap)
     NEW("alloc_pd", void *on = opened(), ibv_alloc_pd(on), ibv_dealloc_pd)
     END("dealloc_pd", ibv_dealloc_pd)
-    NEW("reg_mr", , reg(false), ibv_dereg_mr)
-    NEW("reg_mr_iova", , reg(true), ibv_dereg_mr)
+    NEW("reg_mr", , reg(name), ibv_dereg_mr)
+    NEW("reg_mr_iova", , reg(name), ibv_dereg_mr)
     END("dereg_mr", ibv_dereg_mr)
     INT("rereg_mr", P0; uint64_t f = a(1); void *pd = AP(2); void *at = AP(3); size_t size = a(4); int access = a(5),
         ibv_rereg_mr(x, f, pd, at, size, access))
@@ -305,7 +309,7 @@ static bool verbs_call(const char *name) {
     INT("modify_srq", P0; int mask = a(1), ibv_modify_srq(x, &(struct ibv_srq_attr){.max_wr = k("wr", 0),
         .srq_limit = k("limit", 0)}, mask))
     DO("query_srq", P0; if (!left_out) query_srq(x))
-    NEW("open_xrcd", int fd = k("fd", -1); int flags = k("oflags", O_CREAT), ibv_open_xrcd(context, &(struct ibv_xrcd_init_attr){
+    NEW("open_xrcd", int fd = k("fd", -1); int flags = k("oflags", O_CREAT), ibv_open_xrcd(opened(), &(struct ibv_xrcd_init_attr){
         .comp_mask = k("mask", IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS), .fd = fd, .oflags = flags}), ibv_close_xrcd)
     END("close_xrcd", ibv_close_xrcd)
     NEW("create_qp", AP(0); KP("send_cq"); KP("recv_cq"); KP("srq"), create_qp(), ibv_destroy_qp)
@@ -321,13 +325,13 @@ static bool verbs_call(const char *name) {
     DO("query_device", query_device())
     DO("query_device_ex", query_device_ex())
     DO("query_port", query_port(a(0)))
-    INT("query_gid", union ibv_gid gid, ibv_query_gid(context, a(0), a(1), &gid))
+    INT("query_gid", union ibv_gid gid, ibv_query_gid(opened(), a(0), a(1), &gid))
     DO("query_gid_ex", query_gid_ex(a(0), a(1)))
-    DO("query_pkey", uint16_t pkey = 0; int result = ibv_query_pkey(context, a(0), a(1), &pkey); tell_int(result);
+    DO("query_pkey", uint16_t pkey = 0; int result = ibv_query_pkey(opened(), a(0), a(1), &pkey); tell_int(result);
         if (!result) tell(" %#x", be16toh(pkey)))
-    DO("get_pkey_index", tell("%d", ibv_get_pkey_index(context, a(0), htobe16(a(1)))))
+    DO("get_pkey_index", tell("%d", ibv_get_pkey_index(opened(), a(0), htobe16(a(1)))))
     INT("query_rt_values", struct ibv_values_ex v = {.comp_mask = k("mask", IBV_VALUES_MASK_RAW_CLOCK)},
-        ibv_query_rt_values_ex(context, &v))
+        ibv_query_rt_values_ex(opened(), &v))
     DO("rate_to_mult", tell("%d", ibv_rate_to_mult(a(0))))
     DO("mult_to_rate", tell("%d", mult_to_ibv_rate(a(0))))
     DO("rate_to_mbps", tell("%d", ibv_rate_to_mbps(a(0))))

@@ -325,7 +325,7 @@ impl Draw {
         if signaled {
             flags.push("SEND_SIGNALED");
         }
-        let id = 1 + self.rng.below(90);
+        let id = 10 + self.rng.below(80);
         let mut line = format!(
             "{} {} mr={} op={} len={each} sges={sges} id={}",
             if extended { "wr_post" } else { "post_send" },

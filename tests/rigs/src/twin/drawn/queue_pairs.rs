@@ -262,7 +262,11 @@ impl Draw {
             Some(xrcd) => vec![xrcd],
             None => [pd, send_cq, recv_cq].into_iter().chain(shared).collect(),
         };
-        let qp = self.add(Kind::QueuePair, "qp", &of);
+        let prefix = match kind {
+            Type::XrcReceive => "xqp",
+            _ => "qp",
+        };
+        let qp = self.add(Kind::QueuePair, prefix, &of);
         self.things[qp].pair = Some(Pair {
             kind,
             state: State::Reset,
