@@ -298,16 +298,21 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// The two ends of an id.
     pub fn route(&self, id: CmId) -> Result<Route, RdmaError> {
         let slot = self.ids.slot(id)?;
+        // Linux's `cm_format_paths_from_req`: the id of a request has the path that the request names.
+        let (path_mtu, packet_life_time) = match slot.conn.id.filter(|_| slot.conn.passive) {
+            Some(connection) => {
+                let asked = self.engine.qp_params(connection)?;
+                (asked.path_mtu, asked.ack_timeout.saturating_sub(1))
+            }
+            None => (slot.route.path_mtu, slot.route.packet_life_time),
+        };
         Ok(Route {
             local: slot.route.local,
             peer: slot.route.peer,
-            path_mtu: match slot.conn.id.filter(|_| slot.conn.passive) {
-                Some(connection) => self.engine.qp_params(connection)?.path_mtu,
-                None => slot.route.path_mtu,
-            },
+            path_mtu,
             flow_label: slot.route.address.flow_label,
             traffic_class: slot.route.address.traffic_class,
-            packet_life_time: slot.route.packet_life_time,
+            packet_life_time,
         })
     }
 }

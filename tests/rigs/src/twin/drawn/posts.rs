@@ -146,7 +146,8 @@ impl Draw {
         };
         let each = bytes / sges;
         let at = BUFFER / 2 + place as u32 * PLACE;
-        let id = 100 + self.rng.below(100);
+        // Two that wait have different ones, by which the runner finds the place.
+        let id = 100 + place as u32 + PLACES as u32 * self.rng.below(12);
         self.taken[place] = true;
         let (queue, to) = match shared {
             Some(shared) => (self.name(shared), " srq=1"),
