@@ -46,7 +46,7 @@ impl Args<'_> {
         self.find(id).map(|attr| attr.data).ok_or(libc::EINVAL)
     }
 
-    /// What goes in, from its beginning. The fields that the program does not know are zero.
+    /// A value that goes in, from its beginning. The fields that the program does not know are zero.
     pub(crate) fn input<T: FromBytes + IntoBytes + FromZeros>(&mut self, id: u16) -> Result<T> {
         let mut value = T::new_zeroed();
         let bytes = value.as_mut_bytes();

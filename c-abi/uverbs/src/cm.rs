@@ -46,7 +46,7 @@ impl Written {
         Self { at: at.cast(), len }
     }
 
-    /// What stands at an offset, from its beginning; the rest of a shorter one is zero.
+    /// The value at an offset, from its beginning; the rest of a shorter one is zero.
     fn read<T: FromBytes + IntoBytes + FromZeros>(&self, offset: usize) -> T {
         let mut value = T::new_zeroed();
         let len = size_of::<T>().min(self.len.saturating_sub(offset));
@@ -103,7 +103,7 @@ struct Events {
     is_readable: bool,
 }
 
-/// What programs have of the connection manager.
+/// The ids and files that programs have of the connection manager.
 #[derive(Default)]
 pub(crate) struct Manager {
     channel: Option<ChannelId>,

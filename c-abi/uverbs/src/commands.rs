@@ -10,27 +10,17 @@ use zerocopy::FromZeros;
 
 use crate::abi::*;
 use crate::attrs::{Args, Result};
+use crate::doorbell_pages;
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
-use crate::interposed;
 use crate::queues::{Cq, Object, Qp, Uar, refused};
-use crate::server::Server;
+use crate::server::{Context, Server};
 use crate::transition::needs_destination;
 
 /// Doorbell pages that libmlx5 maps by default.
 const PAGES: u32 = 8;
 /// QPs that can name a doorbell page of their own, in each page.
 const QPS_PER_PAGE: u32 = 2;
-
-/// What one open descriptor has.
-pub(crate) struct Context<'d> {
-    uar: Uar<'d>,
-    /// Its end is the program's `async_fd`.
-    _events: Channel,
-    channels: HashMap<c_int, Rc<Channel>>,
-    pub(crate) objects: HashMap<u32, Object<'d>>,
-    next: u32,
-}
 
 impl<'d> Context<'d> {
     fn add(&mut self, object: Object<'d>) -> u32 {
@@ -167,7 +157,7 @@ impl<'d> Server<'_, '_, 'd> {
         let caps = &self.device.capabilities().hca;
         let (events, async_fd) = Channel::new()?;
         let uar = Uar::alloc(self.device)?;
-        interposed::add(fd, crate::doorbell_pages::create()?)?;
+        doorbell_pages::add(fd, doorbell_pages::create()?)?;
         let context = Context {
             uar,
             _events: events,

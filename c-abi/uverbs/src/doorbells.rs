@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::Platform;
 use bareverbs_node::verbs::firmware_cmds::doorbell::{CQ_ARM, CqArmRecord, SEND, UAR_SIZE};
 use bareverbs_node::verbs::firmware_cmds::numbers::{Cqn, Qpn};
 
 use crate::attrs::Result;
-use crate::server::P;
 
 /// The word that counts stands behind the first one.
 const WORD: u64 = 4;

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::firmware_cmds::doorbell::{self, EqDoorbell};
 use bareverbs_node::verbs::firmware_cmds::eq::{CreateEqIn, Eqe};
 use bareverbs_node::verbs::firmware_cmds::event::{EQE_SIZE, EqeOwner, Event, owner_of_pass};
@@ -21,8 +22,6 @@ use bareverbs_node::verbs::{Device, Platform, TailIn};
 use libc::c_int;
 
 use crate::attrs::Result;
-use crate::queues::Object;
-use crate::server::{P, Server};
 
 const LOG_SIZE: u8 = 12;
 const PAGE: usize = 4096;
@@ -69,7 +68,8 @@ impl<'d> EventQueue<'d> {
         Ok(created)
     }
 
-    fn next(&mut self) -> Option<Event> {
+    /// The next event that was not read yet.
+    pub(crate) fn next(&mut self) -> Option<Event> {
         let at = (self.consumer as usize & ((1 << LOG_SIZE) - 1)) * EQE_SIZE;
         let mut entry = Eqe::ZERO;
         // SAFETY: inside the ring. The device writes the last byte last, and not again before it is told of the consumer.
@@ -87,7 +87,7 @@ impl<'d> EventQueue<'d> {
     }
 
     /// Tells the device what was read, and asks for an interrupt when there is more.
-    fn arm(&self) {
+    pub(crate) fn arm(&self) {
         let bell = self.uar as usize * doorbell::UAR_SIZE + doorbell::EQ_ARM;
         let value = EqDoorbell::new(self.eqn, self.consumer).0;
         self.device.platform().write_be32(bell, value);
@@ -149,31 +149,5 @@ impl Channel {
             }
         }
         removed
-    }
-}
-
-impl Server<'_, '_, '_> {
-    /// Puts CQs with an event into their channels.
-    pub(crate) fn deliver_events(&mut self) {
-        let mut any = false;
-        while let Some(event) = self.events.next() {
-            any = true;
-            let Event::Completion(cqn) = event else {
-                continue;
-            };
-            let objects = self.contexts.values_mut();
-            for object in objects.flat_map(|context| context.objects.values_mut()) {
-                if let Object::Cq(cq) = object
-                    && cq.cqn == cqn
-                    && let Some(channel) = &cq.channel
-                    && channel.send(&cq.user_handle.to_ne_bytes())
-                {
-                    cq.events += 1;
-                }
-            }
-        }
-        if any {
-            self.events.arm();
-        }
     }
 }

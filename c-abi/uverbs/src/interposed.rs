@@ -8,22 +8,17 @@
     reason = "C finds functions by their names, wherever they are"
 )]
 
-use std::ffi::{CStr, c_uint};
-use std::mem::transmute;
+use std::ffi::c_uint;
 use std::ops::RangeInclusive;
-use std::os::fd::{IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 
 use crate::abi::RDMA_VERBS_IOCTL;
-use crate::next::Next;
-use crate::{cm, server, trap};
+use crate::doorbell_pages::{MOST, pages};
+use crate::real::{self, fail};
+use crate::{cm, thread, trap};
 
-/// Descriptors with a number below this can be the device's.
-const MOST: usize = 4096;
-/// For each descriptor that is a context of the device, the file with its doorbell pages; 0 for others.
-static PAGES: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
 const DOORBELLS: [i64; 3] = [0, 2, 3];
 const PAGE: i64 = 4096;
@@ -34,23 +29,6 @@ const FULL: u32 = 7;
 const CM: c_int = -1;
 /// Lengths that a command of the connection manager can have.
 const COMMANDS: RangeInclusive<usize> = 8..=1024;
-
-fn pages(fd: c_int) -> Option<&'static AtomicI32> {
-    PAGES.get(usize::try_from(fd).ok()?)
-}
-
-/// A descriptor is a context, whose doorbell pages this file has.
-pub(crate) fn add(fd: c_int, file: OwnedFd) -> Result<(), c_int> {
-    let pages = pages(fd).ok_or(libc::EMFILE)?;
-    pages.store(file.into_raw_fd(), Ordering::Release);
-    Ok(())
-}
-
-fn fail(errno: c_int) -> c_int {
-    // SAFETY: the calling thread's own.
-    unsafe { *libc::__errno_location() = errno };
-    -1
-}
 
 fn stat(fd: c_int) -> Option<libc::stat> {
     // SAFETY: numbers may be zero, and the structure can be written.
@@ -78,7 +56,7 @@ fn is_counter(fd: c_int) -> bool {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request & 0xffff_ffff == RDMA_VERBS_IOCTL && is_device(fd, NULL) {
-        return match server::call(fd, argument) {
+        return match thread::call(fd, argument) {
             0 => 0,
             errno => fail(errno),
         };
@@ -150,12 +128,12 @@ fn ended(fd: c_int) {
         return;
     };
     // A child may have this memory in common with its parent (vfork).
-    if !server::is_asked_here() {
+    if !thread::is_asked_here() {
         return;
     }
     let file = pages.swap(0, Ordering::AcqRel);
     if file != 0 {
-        server::closed(fd, file == CM);
+        thread::closed(fd, file == CM);
     }
     if file > 0 {
         // SAFETY: the context was the only user of it.
@@ -278,7 +256,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, len: size_
         return unsafe { real::write(fd, data, len) };
     }
     loop {
-        let errno = match server::written(fd, data, len) {
+        let errno = match thread::written(fd, data, len) {
             libc::EAGAIN => match cm::wait(fd) {
                 Ok(()) => continue,
                 Err(errno) => errno,
@@ -315,57 +293,9 @@ fn open_cm(fd: c_int) -> bool {
     let Some(pages) = pages(fd) else {
         return false;
     };
-    let opened = server::opened_cm(fd) == 0;
+    let opened = thread::opened_cm(fd) == 0;
     if opened {
         pages.store(CM, Ordering::Release);
     }
     opened
-}
-
-/// The C library's functions behind those of this library. Calls that wait are left by unwinding when the thread is cancelled.
-pub(crate) mod real {
-    use super::*;
-
-    macro_rules! real {
-        ($($name:ident($($argument:ident: $type:ty),*) $(-> $returns:ty)?, $failed:expr;)*) => { $(
-            /// # Safety
-            /// As that of the C library.
-            pub(crate) unsafe fn $name($($argument: $type),*) $(-> $returns)? {
-                static NEXT: Next = {
-                    const NAME: &str = concat!(stringify!($name), "\0");
-                    match CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                        Ok(name) => Next::new(name),
-                        Err(_) => panic!("a name has no zero"),
-                    }
-                };
-                type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $returns)?;
-                // SAFETY: the C library's function has this type; NULL is `None`.
-                let next = unsafe { transmute::<*mut c_void, Option<Function>>(NEXT.address()) };
-                match next {
-                    // SAFETY: the caller's promise.
-                    Some(next) => unsafe { next($($argument),*) },
-                    None => {
-                        fail(libc::ENOSYS);
-                        $failed
-                    }
-                }
-            }
-        )* };
-    }
-
-    real! {
-        write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, -1;
-        close(fd: c_int) -> c_int, -1;
-        close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1;
-        closefrom(first: c_int), ();
-        dup2(from: c_int, to: c_int) -> c_int, -1;
-        dup3(from: c_int, to: c_int, flags: c_int) -> c_int, -1;
-        sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, -1;
-        signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-        ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-        bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-        sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-        __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-        sigset(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
-    }
 }

@@ -31,8 +31,10 @@ mod memory;
 #[path = "../../paths/src/next.rs"]
 mod next;
 mod queues;
+mod real;
 mod server;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod transition;
 mod trap;

@@ -5,11 +5,11 @@
 
 use std::ptr::NonNull;
 
+use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::{Access, Mr, MrError, Pd};
 
 use crate::abi::RegMrIn;
 use crate::attrs::Result;
-use crate::server::P;
 
 /// Memory where the program says. An error if addresses do not go so far.
 pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {

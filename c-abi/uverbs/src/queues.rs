@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn as CreateCq, DestroyCqIn};
 use bareverbs_node::verbs::firmware_cmds::numbers::{Cqn, Qpn};
 use bareverbs_node::verbs::firmware_cmds::qp::{CreateQpIn as CreateQp, DestroyQpIn};
@@ -18,7 +19,6 @@ use crate::attrs::Result;
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
 use crate::memory::region;
-use crate::server::P;
 use crate::transition::State;
 
 const PAGE: u64 = 4096;
@@ -235,7 +235,7 @@ pub(crate) struct Qp<'d> {
     pub(crate) qpn: Qpn,
     _ring: Mapped<'d>,
     pub(crate) record: Mapped<'d>,
-    /// What its transitions repeat.
+    /// The values that its transitions repeat.
     pub(crate) state: State,
     pub(crate) wanted: ExCreateQpIn,
 }

@@ -9,7 +9,7 @@ use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::abi::*;
-use crate::server;
+use crate::thread;
 
 /// A call with the attributes of a command, in the order of the ABI.
 #[repr(C)]
@@ -60,7 +60,7 @@ fn command(
             attr(UHW_OUT, provider.len(), provider.as_mut_ptr() as u64),
         ],
     };
-    match server::call(fd, (&raw mut call).cast::<c_void>()) {
+    match thread::call(fd, (&raw mut call).cast::<c_void>()) {
         0 => Ok(()),
         errno => Err(errno),
     }
@@ -112,7 +112,7 @@ impl Ring {
     /// Writes the word of the record that counts, and rings.
     fn post(&self, value: u32) {
         self.1[1].store(value.to_be(), Ordering::Release);
-        server::ring();
+        thread::ring();
     }
 
     fn posted(&self) -> u32 {
@@ -120,7 +120,7 @@ impl Ring {
     }
 }
 
-/// What is posted to a QP in the error state is flushed, each time that the QP comes there; the CQ, armed, sends an event.
+/// Requests posted to a QP in the error state are flushed, each time that the QP comes there; the CQ, armed, sends an event.
 fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &Ring) {
     let ring = Ring::new();
     let mut wanted = ExCreateQpIn::new_zeroed();
@@ -281,7 +281,7 @@ fn objects_come_and_go_by_commands() {
     assert_eq!(none, Err(libc::EOPNOTSUPP));
     let none = plain::<HandleOnly>(fd + 1000, command::CREATE_COMP_CHANNEL, &0_u64);
     assert_eq!(none.unwrap_err(), libc::EINVAL);
-    server::closed(fd, false);
+    thread::closed(fd, false);
     let gone = plain::<HandleOnly>(fd, command::CREATE_COMP_CHANNEL, &0_u64);
     assert_eq!(gone.unwrap_err(), libc::EINVAL);
 }

@@ -5,14 +5,13 @@ use bareverbs_node::verbs::firmware_cmds::qp::{
     Rtr2rtsQpIn, Rts2rtsQpIn, Sqerr2rtsQpIn,
 };
 use bareverbs_node::verbs::firmware_cmds::values::{AtomicMode, OptParamMask, PathMigration};
-use bareverbs_node::verbs::{Gid, RoceVersion, ah};
+use bareverbs_node::verbs::{RoceVersion, ah};
 use zerocopy::FromZeros;
 
-use crate::abi::{Destination, ModifyQpIn, QueryQpOut};
+use crate::abi::{ModifyQpIn, QueryQpOut};
 use crate::attrs::Result;
 use crate::doorbells::{self, Queue};
 use crate::queues::{Qp, refused};
-use crate::server::Server;
 
 /// `enum ib_qp_state`.
 mod state {
@@ -56,7 +55,7 @@ const REMOTE_ATOMIC: u32 = 1 << 3;
 /// The bits of QP numbers and packet sequence numbers.
 const NUMBER: u32 = 0xff_ffff;
 
-/// What transitions repeat, and the state that the QP is in.
+/// The values that transitions repeat, and the state that the QP is in.
 pub(crate) struct State {
     kind: u8,
     /// As the context has the type.
@@ -93,18 +92,6 @@ fn log_depth(depth: u8) -> u8 {
         .max(1)
         .checked_next_power_of_two()
         .map_or(7, |depth| depth.ilog2() as u8)
-}
-
-impl Server<'_, '_, '_> {
-    /// The MAC address that a transition needs.
-    pub(crate) fn destination_mac(&mut self, dest: &Destination) -> Result<[u8; 6]> {
-        if dest.is_global == 0 {
-            return Err(libc::EINVAL);
-        }
-        let source = self.device.port_gid(dest.sgid_index.into());
-        let source = source.ok_or(libc::EINVAL)?;
-        self.resolve(source.gid, Gid(dest.dgid))
-    }
 }
 
 /// Returns `true` if a transition needs the MAC address of the destination.
@@ -323,7 +310,7 @@ impl Qp<'_> {
         Ok(())
     }
 
-    /// What the firmware says of it.
+    /// The attributes that the firmware has of it.
     pub(crate) fn query(&mut self) -> Result<QueryQpOut> {
         let mut command = QueryQp::new();
         command.set_qpn(self.qpn.number());

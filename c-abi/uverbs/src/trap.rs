@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t, sigset_t, ucontext_t};
 
-use crate::interposed::real;
-use crate::server;
+use crate::real;
 
 const PAGE: usize = 4096;
 /// Mapped doorbell pages that are told apart.
@@ -25,8 +24,10 @@ const DENIED: c_int = 2;
 static MAPPED: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 /// Pages can be written to, and the library's thread looks at the records.
 static OPEN: AtomicBool = AtomicBool::new(true);
-/// What was to be done at the signal before.
+/// The action that the signal had before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// The function that looks at the doorbell records.
+static RING: OnceLock<fn()> = OnceLock::new();
 /// Stores that were seen.
 pub(crate) static TRAPS: AtomicUsize = AtomicUsize::new(0);
 
@@ -35,11 +36,12 @@ pub(crate) fn is_open() -> bool {
     OPEN.load(Ordering::Acquire)
 }
 
-/// Takes the signal, unless the environment says that the thread is to look.
-pub(crate) fn start() {
+/// Takes the signal, unless the environment says that the thread is to look. `ring` looks at the doorbell records.
+pub(crate) fn start(ring: fn()) {
     if cfg!(not(target_arch = "x86_64")) || std::env::var_os("BAREVERBS_DOORBELLS").is_some() {
         return;
     }
+    let _ = RING.set(ring);
     // SAFETY: the structures are whole, and the handler is of the type that SA_SIGINFO wants. What was before is there when it
     // is first called.
     unsafe {
@@ -141,7 +143,9 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
     // SAFETY: the thread was interrupted at the store.
     if code == DENIED && is_mapped(page) && is_store(thread) && unsafe { go_on(thread, page) } {
         TRAPS.fetch_add(1, Ordering::Relaxed);
-        server::ring();
+        if let Some(ring) = RING.get() {
+            ring();
+        }
         // SAFETY: the calling thread's own.
         unsafe { *libc::__errno_location() = errno };
         return;
