@@ -122,7 +122,10 @@ impl DeviceObject {
         names.dedup();
         match names.is_empty() {
             true => Ok(Vec::new()),
-            false => last_messages::begin(devices.len(), self.first_unit, &names),
+            false => {
+                owner::wait_for_all(&names);
+                last_messages::begin(devices.len(), self.first_unit, &names)
+            }
         }
     }
 

@@ -27,12 +27,14 @@ pub extern "C" fn bareverbs_hang_up() -> c_int {
             return Ok(());
         }
         owner::hang_up();
+        let mut result = Ok(());
         for (device, messages) in device::devices()?.iter().zip(messages.chunks(CONNECTIONS)) {
             if !messages.iter().all(LastMessage::is_none) {
-                device.hang_up(messages)?;
+                // The other devices hang up as well.
+                result = result.and(device.hang_up(messages));
             }
         }
-        Ok(())
+        result
     })
 }
 

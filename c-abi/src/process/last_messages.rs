@@ -24,8 +24,10 @@ use crate::process::settings;
 /// The program beside the library that becomes the other process, and its argument.
 const RUNNER: &str = "bareverbs-run";
 const ARGUMENT: &std::ffi::CStr = c"--hang-up";
-/// The stack on which a new process runs until it is another program.
-const STACK: usize = 64 << 10;
+/// The stacks on which the two new processes run until one is another program, half of it each.
+const STACK: usize = 128 << 10;
+/// The status of a new process that did not become the program.
+const FAILED: c_int = 127;
 
 /// The messages of one device.
 pub(crate) type Messages = &'static mut [LastMessage];
@@ -125,6 +127,8 @@ struct Program<'a> {
     path: &'a CString,
     arguments: &'a [*const c_char],
     environment: &'a [*const c_char],
+    /// The end of the stack on which the process begins.
+    stack: *mut c_void,
 }
 
 /// Starts the process that waits. It is no child of this one when this returns: the runner leaves it to the system.
@@ -150,19 +154,24 @@ fn start(file: &File, runner: &Path, first_unit: u8, names: &[String]) -> Result
     arguments.push(std::ptr::null());
     let pointers = variables.iter().map(|variable| variable.as_ptr());
     let environment: Vec<_> = pointers.chain([std::ptr::null()]).collect();
+    let mut stack = vec![MaybeUninit::<u128>::uninit(); STACK / size_of::<u128>()];
     let mut program = Program {
         input: file.as_raw_fd(),
         path: &path,
         arguments: &arguments,
         environment: &environment,
+        stack: stack[..STACK / size_of::<u128>() / 2]
+            .as_mut_ptr_range()
+            .end
+            .cast(),
     };
-    let mut stack = vec![MaybeUninit::<u128>::uninit(); STACK / size_of::<u128>()];
     let mut status = 0;
-    // SAFETY: the new process has a stack of its own, and this thread stands still until it runs the other program, so that all
-    // that it is lent stays. It sends no signal, and no wait of the program's finds it: only this one asks for it.
+    // SAFETY: the new process has the upper half of the stack, and this thread stands still until that process has ended, so that
+    // all that it is lent stays. The process runs no other program, which would have it send SIGCHLD (`execve(2)`): at its end it
+    // sends no signal, and no wait finds it that does not ask for such processes (`__WALL`), as this one does.
     unsafe {
         let process = libc::clone(
-            become_program,
+            start_program,
             stack.as_mut_ptr_range().end.cast(),
             libc::CLONE_VM | libc::CLONE_VFORK,
             (&raw mut program).cast(),
@@ -182,19 +191,60 @@ fn start(file: &File, runner: &Path, first_unit: u8, names: &[String]) -> Result
     }
 }
 
-/// The new process, which shares the memory of the one that waits for it.
+/// The new process, which shares the memory of the one that waits for it: it starts another one that becomes the program, and ends
+/// when that has ended, with 0 if that ended well.
+extern "C" fn start_program(program: *mut c_void) -> c_int {
+    // The kernel's `struct sigaction` for `SIG_DFL`: four words, all zero.
+    let default = [0_usize; 4];
+    let mut status: c_int = 0;
+    // SAFETY: `start` lends the program. The other process has the lower half of the stack, and this one stands still until that
+    // one runs its program. The actions of signals are this process's own (no `CLONE_SIGHAND`); with SIGCHLD ignored there would
+    // be nothing to wait for. Only calls of the kernel are made, with `errno` of the thread that stands still.
+    unsafe {
+        let none = std::ptr::null::<c_void>();
+        let size = size_of::<u64>();
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            libc::SIGCHLD,
+            &raw const default,
+            none,
+            size,
+        );
+        let process = libc::clone(
+            become_program,
+            (*program.cast::<Program<'_>>()).stack,
+            libc::CLONE_VM | libc::CLONE_VFORK,
+            program,
+        );
+        let is_done = process > 0
+            && loop {
+                let wait = libc::SYS_wait4;
+                let found = libc::syscall(wait, process, &raw mut status, libc::__WALL, none);
+                if found >= 0 || *libc::__errno_location() != libc::EINTR {
+                    break found == i64::from(process);
+                }
+            };
+        let code: c_int = if is_done && status == 0 { 0 } else { FAILED };
+        libc::syscall(libc::SYS_exit_group, code);
+    }
+    FAILED
+}
+
+/// The process that becomes the program. The one that started it shares its memory, and waits.
 extern "C" fn become_program(program: *mut c_void) -> c_int {
-    // SAFETY: `start` lends the program, and calls of the kernel are all that is done.
+    // SAFETY: `start` lends the program, and calls of the kernel are all that is done: `dup2` may be that of the sockets' library.
     unsafe {
         let program = &*program.cast::<Program<'_>>();
-        if libc::dup2(program.input, 0) == 0 {
+        if libc::syscall(libc::SYS_dup3, program.input, 0, 0) == 0 {
             let (arguments, environment) = (program.arguments, program.environment);
-            libc::execve(
+            libc::syscall(
+                libc::SYS_execve,
                 program.path.as_ptr(),
                 arguments.as_ptr(),
                 environment.as_ptr(),
             );
         }
-        libc::_exit(127)
+        libc::syscall(libc::SYS_exit_group, FAILED);
     }
+    FAILED
 }

@@ -46,13 +46,21 @@ pub(crate) fn when_free<T, E>(
     }
 }
 
-/// This process hangs up for another one.
-static HANGS_UP: AtomicBool = AtomicBool::new(false);
+/// This process waits for no process that hangs up for another one.
+static WAITS_NO_MORE: AtomicBool = AtomicBool::new(false);
 
 /// This process hangs up for another one, and waits for no other that does.
 pub(crate) fn hang_up() {
     claim();
-    HANGS_UP.store(true, Ordering::Relaxed);
+    WAITS_NO_MORE.store(true, Ordering::Relaxed);
+}
+
+/// Waits for all these names, and from then on for none: a process that may hang up for this one is to hold them.
+pub(crate) fn wait_for_all(names: &[String]) {
+    for name in names {
+        wait_for_name(name);
+    }
+    WAITS_NO_MORE.store(true, Ordering::Relaxed);
 }
 
 /// The name in the abstract namespace that a process holds as long as it may hang up for another one with the same end of a
@@ -65,11 +73,14 @@ pub(crate) fn name_of(end: &impl Hash) -> String {
 
 /// Waits until no process may hang up for another one that had the same end.
 pub(crate) fn wait_for_end(end: &impl Hash) {
-    if HANGS_UP.load(Ordering::Relaxed) {
-        return;
+    if !WAITS_NO_MORE.load(Ordering::Relaxed) {
+        wait_for_name(&name_of(end));
     }
+}
+
+fn wait_for_name(name: &str) {
     let is_in_use = |error: &io::Error| error.kind() == ErrorKind::AddrInUse;
-    let held = SocketAddr::from_abstract_name(name_of(end))
+    let held = SocketAddr::from_abstract_name(name)
         .and_then(|address| when_free(is_in_use, || UnixDatagram::bind_addr(&address)));
     if let Err(error) = held {
         log::debug!("another process may hang up: {error}");

@@ -14,9 +14,9 @@
 /* The time within which the peer hears. */
 enum { LIMIT = 1000 };
 
-enum way { EXIT, ABORT, EXEC, TERMINATED, KILLED, WAYS };
+enum way { EXIT, ABORT, EXEC, TERMINATED, KILLED, IGNORING, WAYS };
 
-static const char *const ways[] = { "_exit", "abort", "exec", "SIGTERM", "SIGKILL" };
+static const char *const ways[] = { "_exit", "abort", "exec", "SIGTERM", "SIGKILL", "SIGKILL, SIGCHLD ignored" };
 
 /* What the client says of itself. */
 struct about {
@@ -70,7 +70,7 @@ static void server(struct rdma_cm_id *listener, struct sockaddr *address)
 		CHECK(!rdma_ack_cm_event(event));
 		CHECK(!rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED)));
 		long begun = now();
-		const int sent[] = { [TERMINATED] = SIGTERM, [KILLED] = SIGKILL };
+		const int sent[] = { [TERMINATED] = SIGTERM, [KILLED] = SIGKILL, [IGNORING] = SIGKILL };
 		CHECK(!kill(about.pid, about.way < TERMINATED ? SIGUSR1 : sent[about.way]));
 		event = expect(RDMA_CM_EVENT_DISCONNECTED);
 		long took = now() - begun;
@@ -87,12 +87,16 @@ static void end(enum way way, struct sockaddr *address)
 {
 	struct about about = { .pid = getpid(), .way = way };
 	struct rdma_cm_id *id;
-	sigset_t awaited;
+	sigset_t awaited, blocked;
 	int caught;
 
 	sigemptyset(&awaited);
 	sigaddset(&awaited, SIGUSR1);
-	CHECK(!sigprocmask(SIG_BLOCK, &awaited, NULL));
+	blocked = awaited;
+	sigaddset(&blocked, SIGCHLD);
+	CHECK(!sigprocmask(SIG_BLOCK, &blocked, NULL));
+	if (way == IGNORING)
+		CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
 	CHECK((channel = rdma_create_event_channel()));
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, address, 2000));
@@ -103,6 +107,9 @@ static void end(enum way way, struct sockaddr *address)
 	struct rdma_conn_param param = { .private_data = &about, .private_data_len = sizeof about };
 	CHECK(!rdma_connect(id, &param));
 	CHECK(!rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED)));
+	/* The device is up. The program has no child because of it, and had none. */
+	CHECK(!sigpending(&blocked) && !sigismember(&blocked, SIGCHLD));
+	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 	CHECK(!sigwait(&awaited, &caught));
 	switch (way) {
 	case EXIT: _exit(0);
@@ -115,7 +122,9 @@ static void end(enum way way, struct sockaddr *address)
 
 static void client(struct sockaddr *address)
 {
-	static const int signals[] = { [ABORT] = SIGABRT, [TERMINATED] = SIGTERM, [KILLED] = SIGKILL };
+	static const int signals[] = {
+		[ABORT] = SIGABRT, [TERMINATED] = SIGTERM, [KILLED] = SIGKILL, [IGNORING] = SIGKILL,
+	};
 	for (enum way way = 0; way < WAYS; way++) {
 		pid_t pid = fork();
 		int status;
@@ -124,8 +133,6 @@ static void client(struct sockaddr *address)
 			end(way, address);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		CHECK(signals[way] ? WIFSIGNALED(status) && WTERMSIG(status) == signals[way] : !status);
-		/* There are no other children. */
-		CHECK(waitpid(-1, &status, 0) < 0 && errno == ECHILD);
 	}
 }
 

@@ -191,7 +191,7 @@ pub(super) const ALL: &[Scenario] = &[
         Ready::Listens,
         &["c:ends", "server"],
         &["c:ends", "client"],
-        &[(Server, ", in time", 5), (Client, "all ended", 1)],
+        &[(Server, ", in time", 6), (Client, "all ended", 1)],
     ),
     pair(
         "port-space-ib-rc",
