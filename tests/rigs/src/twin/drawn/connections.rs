@@ -2,7 +2,7 @@
 //!
 //! Each id has an event channel of its own, so that the order of events of different ids is not compared.
 
-use super::Draw;
+use super::draw::Draw;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {

@@ -7,6 +7,7 @@
 //! A script depends on its seed and its number only, and its name has both.
 
 mod connections;
+mod draw;
 mod objects;
 mod posts;
 mod queue_pairs;
@@ -14,16 +15,12 @@ mod windows;
 
 use super::script::{END, Script};
 use connectx_model::link::rng::Rng;
-use posts::{PLACES, Receive};
-use queue_pairs::Pair;
-use std::collections::VecDeque;
+use draw::{Draw, Kind, PLACES};
 
 /// The fewest and the most calls of a script, without those that end what was begun.
 const CALLS: (u32, u32) = (30, 60);
 /// The most objects of a script; the runner takes 128.
 const MOST_OBJECTS: usize = 110;
-/// The bytes of the memory that the runner maps.
-const BUFFER: u32 = 65536;
 
 /// Draws scripts until they have that many calls.
 pub(super) fn scripts(seed: u64, calls: usize) -> Vec<Script> {
@@ -65,58 +62,8 @@ fn script(seed: u64, number: u64) -> Script {
     }
 }
 
-/// The kind of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Domain,
-    Memory,
-    Region,
-    Window,
-    Channel,
-    Completions,
-    Shared,
-    XrcDomain,
-    Address,
-    QueuePair,
-}
-
-/// An object.
-struct Thing {
-    name: String,
-    kind: Kind,
-    gone: bool,
-    /// The objects that cannot go before it.
-    of: Vec<usize>,
-    /// A region's: its access flags, or 0 if requests are not to use it.
-    access: u32,
-    /// A region's: the receives that wait with it.
-    posted: u32,
-    /// A shared queue's: the receives that wait.
-    receives: VecDeque<Receive>,
-    /// A window's: its region, and the queue pair that bound it.
-    bound: Option<(usize, usize)>,
-    /// A queue of completions': the entries that were asked for.
-    entries: u32,
-    /// It is of the second kind: a window of type 2, or a queue for XRC.
-    second: bool,
-    pair: Option<Pair>,
-}
-
 /// A draw of a call, or of some.
 type Call = fn(&mut Draw);
-
-/// A script that is being drawn.
-struct Draw {
-    rng: Rng,
-    lines: Vec<String>,
-    things: Vec<Thing>,
-    /// The places of memory in which a receive may come, or has come and was not taken.
-    taken: [bool; PLACES],
-    /// There may be events that were not taken.
-    more_events: bool,
-    /// Requests that read so far: each has the next place in memory.
-    reads: u32,
-}
 
 impl Draw {
     /// The objects without which hardly a call makes sense.
@@ -175,73 +122,6 @@ impl Draw {
         for pair in self.all(Kind::QueuePair) {
             self.poll_all(pair);
         }
-    }
-
-    fn say(&mut self, line: impl Into<String>) {
-        self.lines.push(line.into());
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.rng.below(of.len() as u32) as usize]
-    }
-
-    /// Adds an object that the next line makes. Its name is the word and a number.
-    fn add(&mut self, kind: Kind, word: &str, of: &[usize]) -> usize {
-        let name = format!("{word}{}", self.things.len());
-        self.things.push(Thing {
-            name,
-            kind,
-            gone: false,
-            of: of.to_vec(),
-            access: 0,
-            posted: 0,
-            receives: VecDeque::new(),
-            bound: None,
-            entries: 0,
-            second: false,
-            pair: None,
-        });
-        self.things.len() - 1
-    }
-
-    /// Says a call that makes an object which is not used afterwards: it has to fail.
-    fn vain(&mut self, word: &str, call: &str) {
-        let name = format!("{word}{}", self.things.len());
-        let vain = self.add(Kind::Memory, word, &[]);
-        self.things[vain].gone = true;
-        self.say(format!("{name} = {call}"));
-    }
-
-    fn name(&self, thing: usize) -> &str {
-        &self.things[thing].name
-    }
-
-    /// The objects of a kind that are there.
-    fn all(&self, kind: Kind) -> Vec<usize> {
-        self.some(|thing| thing.kind == kind)
-    }
-
-    fn some(&self, wanted: impl Fn(&Thing) -> bool) -> Vec<usize> {
-        let there = |thing: &usize| !self.things[*thing].gone && wanted(&self.things[*thing]);
-        (0..self.things.len()).filter(there).collect()
-    }
-
-    /// One of the objects of a kind that are there.
-    fn any(&mut self, kind: Kind) -> Option<usize> {
-        let all = self.all(kind);
-        self.among(&all)
-    }
-
-    fn among(&mut self, all: &[usize]) -> Option<usize> {
-        (!all.is_empty()).then(|| self.one(all))
-    }
-
-    /// Returns `true` if an object that is there cannot do without this one.
-    fn is_used(&self, thing: usize) -> bool {
-        let bound = |other: &Thing| other.bound.is_some_and(|(region, _)| region == thing);
-        !self
-            .some(|other| other.of.contains(&thing) || bound(other))
-            .is_empty()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Draws of domains, memory, windows, queues of completions, shared receive queues, address handles, and questions.
 
-use super::{BUFFER, Draw, Kind};
+use super::draw::{BUFFER, Draw, Kind};
 
 const LOCAL_WRITE: u32 = 1;
 const REMOTE_WRITE: u32 = 2;

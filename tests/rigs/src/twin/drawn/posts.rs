@@ -3,17 +3,13 @@
 //! Of the memory, the first quarter is only read; what is read goes to the second, with what others write in its latter
 //! half; receives have the last half, each a place of its own.
 
-use super::queue_pairs::{Sent, State, Type};
-use super::{BUFFER, Draw, Kind};
+use super::draw::{BUFFER, Draw, Kind, PLACE, PLACES, Receive, Sent, State, Thing, Type};
 
 /// The begin of the results of reads.
 pub(super) const READ_INTO: u32 = 16384;
 /// The begin of what the other end writes, and its room.
 pub(super) const WRITTEN: u32 = 24576;
 const WRITTEN_ROOM: u32 = 8192;
-/// The bytes of a receive's place.
-const PLACE: u32 = 4096;
-pub(super) const PLACES: usize = (BUFFER / 2 / PLACE) as usize;
 /// The bytes that a place for reads has, and the number of these.
 const READ_PLACE: u32 = 1024;
 const READ_PLACES: u32 = (WRITTEN - READ_INTO) / READ_PLACE;
@@ -60,13 +56,6 @@ pub(super) const READ: Operation = operation("WR_RDMA_READ", REMOTE_READ, false,
 const ADD: Operation = operation("WR_ATOMIC_FETCH_AND_ADD", REMOTE_ATOMIC, false, false);
 const SWAP: Operation = operation("WR_ATOMIC_CMP_AND_SWP", REMOTE_ATOMIC, false, false);
 
-/// A receive.
-pub(super) struct Receive {
-    bytes: u32,
-    region: usize,
-    place: usize,
-}
-
 /// The state of the other end after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
@@ -96,7 +85,7 @@ impl Draw {
     /// A region of all memory in the domain of a queue pair, with these rights.
     pub(super) fn region_of(&mut self, qp: usize, rights: u32) -> Option<usize> {
         let pd = self.things[qp].of[0];
-        let good = |it: &super::Thing| {
+        let good = |it: &Thing| {
             it.kind == Kind::Region
                 && it.of[0] == pd
                 && it.access != 0

@@ -1,79 +1,8 @@
 //! Draws of queue pairs: creation, transitions, queries.
 
-use super::posts::Receive;
-use super::{Draw, Kind};
+use super::draw::{Draw, Kind, Pair, State, Type};
+use super::objects::WHOLE;
 use std::collections::VecDeque;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    Rc,
-    Uc,
-    Ud,
-    XrcSend,
-    XrcReceive,
-}
-
-impl Type {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rc => "QPT_RC",
-            Self::Uc => "QPT_UC",
-            Self::Ud => "QPT_UD",
-            Self::XrcSend => "QPT_XRC_SEND",
-            Self::XrcReceive => "QPT_XRC_RECV",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Reset,
-    Init,
-    Receives,
-    Sends,
-    Error,
-}
-
-/// A request that was sent.
-pub(super) struct Sent {
-    /// It completes although nothing is wrong with it.
-    pub(super) completes: bool,
-    /// It has immediate data.
-    pub(super) immediate: bool,
-    /// The places of memory that it reads into.
-    pub(super) places: u32,
-}
-
-/// A queue pair.
-pub(super) struct Pair {
-    pub(super) kind: Type,
-    pub(super) state: State,
-    /// The other end; without one it is connected to itself, and nothing is posted.
-    pub(super) partner: Option<usize>,
-    /// The other end has gone, or has begun again, since this one was connected.
-    pub(super) broken: bool,
-    /// It was able to send since it was reset.
-    pub(super) was_ready: bool,
-    /// It was reset.
-    pub(super) again: bool,
-    pub(super) send_cq: usize,
-    pub(super) recv_cq: usize,
-    pub(super) shared: Option<usize>,
-    pub(super) extended: bool,
-    pub(super) sig_all: bool,
-    pub(super) wr: u32,
-    pub(super) sges: u32,
-    pub(super) inline: u32,
-    pub(super) access: u32,
-    pub(super) mtu: u32,
-    pub(super) rnr_retry: u32,
-    /// Requests, until the completion of a later one has been taken.
-    pub(super) sent: VecDeque<Sent>,
-    /// The receives that wait; a shared queue has its own.
-    pub(super) waiting: VecDeque<Receive>,
-    /// The places of receives that have completed and were not taken.
-    pub(super) arrived: VecDeque<usize>,
-}
 
 /// Keys of a transition, each with its value.
 type Keys = Vec<(&'static str, String)>;
@@ -158,8 +87,7 @@ impl Draw {
             return;
         }
         let kind = self.one(&[Type::Rc, Type::Rc, Type::Rc, Type::Uc, Type::Ud]);
-        let pd = self
-            .among(&self.some(|it| it.kind == Kind::Region && it.access == super::objects::WHOLE));
+        let pd = self.among(&self.some(|it| it.kind == Kind::Region && it.access == WHOLE));
         let Some(pd) = pd.map(|region| self.things[region].of[0]) else {
             return;
         };

@@ -1,9 +1,8 @@
 //! Draws of memory windows in use: binding, invalidation, and requests of the other end.
 
+use super::draw::{BUFFER, Draw, Kind, Type};
 use super::objects::WHOLE;
 use super::posts::{Other, READ, READ_INTO, WRITE, WRITTEN};
-use super::queue_pairs::Type;
-use super::{BUFFER, Draw, Kind};
 
 impl Draw {
     /// Binds a window, or invalidates one.
