@@ -62,6 +62,8 @@ struct MrObject {
     region: Region,
     /// The rights that were asked for.
     asked: c_uint,
+    /// The memory was registered for writing, and stays so whatever rights are taken.
+    writable: bool,
 }
 
 /// Registers memory: `ibv_reg_mr`.
@@ -165,6 +167,7 @@ unsafe fn register(
         c,
         region: Region::Memory(mr),
         asked: access,
+        writable: access & WRITABLE != 0,
     })
 }
 
@@ -188,7 +191,13 @@ pub(crate) fn required(access: c_uint) -> c_uint {
 /// A region of device memory.
 pub(crate) fn device_memory(c: ibv_mr, region: DmRegion, asked: c_uint) -> *mut ibv_mr {
     let region = Region::Device(region);
-    Box::into_raw(Box::new(MrObject { c, region, asked })).cast()
+    Box::into_raw(Box::new(MrObject {
+        c,
+        region,
+        asked,
+        writable: true,
+    }))
+    .cast()
 }
 
 /// `ibv_alloc_null_mr`, from the table of functions.
@@ -212,6 +221,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(domain: *mut ibv_pd) -> *mut ibv_m
             },
             region: Region::Null,
             asked: Access::LOCAL_WRITE.bits(),
+            writable: true,
         };
         Ok(Box::into_raw(Box::new(made)).cast())
     })
@@ -261,7 +271,7 @@ unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
         return Ok(false);
     };
     let to = Access::from_bits_truncate(required(access));
-    if access & WRITABLE != 0 && object.asked & WRITABLE == 0 {
+    if access & WRITABLE != 0 && !object.writable {
         // Linux's `ib_umem_check_rereg`: memory that was registered for reading stays so, whether it can be written or not.
         return Err(Errno(libc::EACCES));
     }
@@ -342,7 +352,10 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             if crate::verbs::pd::pd(domain)?.c.context != old.context {
                 return Err(Errno::EINVAL);
             }
-            let made = register(domain, addr, length, iova, access)?;
+            let mut made = register(domain, addr, length, iova, access)?;
+            if !has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+                made.writable |= (*object).writable;
+            }
             match ptr::read(&raw const (*object).region).dereg() {
                 Ok(()) => {
                     ptr::write(object, made);

@@ -483,7 +483,8 @@ impl Server<'_, '_, '_> {
 pub(crate) fn wait(fd: c_int) -> Result<()> {
     // SAFETY: the structure can be written.
     unsafe {
-        if libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags >= 0 && flags & libc::O_NONBLOCK != 0 {
             return Err(libc::EAGAIN);
         }
         let mut asked = libc::pollfd {
@@ -492,9 +493,13 @@ pub(crate) fn wait(fd: c_int) -> Result<()> {
             revents: 0,
         };
         // Nothing is to be dropped here if the thread is cancelled.
-        match cancel::poll(&mut asked, 1, -1) {
-            1.. => Ok(()),
-            _ => Err(libc::EINTR),
+        loop {
+            match cancel::poll(&mut asked, 1, -1) {
+                // Another thread has closed it, upon which a caller in Linux's kernel waits for ever.
+                1.. if asked.revents & libc::POLLNVAL != 0 => asked.fd = -1,
+                1.. => return Ok(()),
+                _ => return Err(libc::EINTR),
+            }
         }
     }
 }
