@@ -205,7 +205,7 @@ impl Server<'_, '_, '_> {
         });
     }
 
-    /// Drops events that nobody has taken, and with a request its id.
+    /// Drops events that were not taken, and with a request its id.
     fn drop_events(&mut self, fd: c_int, which: impl Fn(&CmEvent) -> bool) {
         let Some(events) = self.manager.files.get_mut(&fd) else {
             return;

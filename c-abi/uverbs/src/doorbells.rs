@@ -1,7 +1,7 @@
 //! Doorbells of a device model: the records that the program has written, and who looks at them.
 //!
-//! On a card, a store to a doorbell page is seen by the device. A model's doorbell page is memory, so that somebody has to look
-//! at the records when something was stored: all that a doorbell says stands there as well. Either nobody can write to the page,
+//! On a card, a store to a doorbell page is seen by the device. A model's doorbell page is memory, so that the library has to look
+//! at the records when something was stored: all that a doorbell says stands there as well. Either the page is read-only,
 //! and the handler of the signal that a store raises looks, in the program's thread, and leaves the store out
 //! ([`trap`](crate::trap)); or the library's thread looks, whenever it looks at anything.
 

@@ -19,7 +19,7 @@ use crate::{doorbells, trap};
 
 /// The time that a neighbour may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest sleep: where nobody says that a record has changed, and elsewhere.
+/// The longest sleep while records are polled, and the longest without that.
 const POLLING: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(100);
 

@@ -66,7 +66,7 @@ fn command(
     }
 }
 
-/// The same for a command without a provider's part.
+/// Sends a command that has no part of a provider.
 fn plain<T: FromBytes + IntoBytes>(
     fd: c_int,
     number: u32,
@@ -238,7 +238,7 @@ fn objects_come_and_go_by_commands() {
     region.pd_handle = other;
     assert_eq!(register(&region).unwrap_err(), libc::EINVAL);
 
-    // A CQ with a channel has events in it; one that nobody has made is none.
+    // A CQ with a channel has events in it; a channel that was not made is refused.
     let channel: HandleOnly = plain(fd, command::CREATE_COMP_CHANNEL, &0_u64).unwrap();
     let ring = Ring::new();
     let mut wanted = ExCreateCqIn::new_zeroed();

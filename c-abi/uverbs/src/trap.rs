@@ -1,4 +1,4 @@
-//! Stores to doorbell pages that nobody can write to.
+//! Stores to doorbell pages that are read-only.
 //!
 //! A store raises SIGSEGV. Its handler looks at the doorbell records and goes on behind the store. It runs in the program's
 //! thread at an instruction of libmlx5, which has no lock of this library's. Where an instruction is unknown, or the program
@@ -31,7 +31,7 @@ static RING: OnceLock<fn()> = OnceLock::new();
 /// Stores that were seen.
 pub(crate) static TRAPS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns `true` if somebody has to look at records without being asked.
+/// Returns `true` if the library has to poll the records.
 pub(crate) fn is_open() -> bool {
     OPEN.load(Ordering::Acquire)
 }

@@ -262,7 +262,7 @@ impl Ids {
         let parameters = self.parameters();
         self.say(format!("rdma_connect {name}{parameters}"));
         let Some(listener) = listens else {
-            // Nobody listens.
+            // No id listens there.
             self.event(id);
             self.all[id].stage = Stage::Closed;
             return;
