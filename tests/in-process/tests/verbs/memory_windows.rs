@@ -142,6 +142,23 @@ fn a_window_of_type_2_is_bound_once_and_closed_by_invalidation() {
         ok(lab.wait(&mut b.cq), 5, WcOpcode::Send);
         let received = got(lab.wait(&mut a.cq), 4, WcOpcode::Recv);
         assert!(received.flags.contains(WcFlags::WITH_INV));
+        // Closed by a bind to nothing, in each of the two ways to post, and by one more when it is closed.
+        for (variant, open) in [(10, false), (20, true)] {
+            let bound = bind(&a, &window, variant, 0, 4096);
+            assert_eq!(post_bind(lab, &mut a, &bound), WcStatus::Success);
+            let closed = bind(&a, &window, variant + 1, 0, 0);
+            if open {
+                let mut open = a.qp.send_queue().open();
+                open.bind_mw(7, SIGNALED, &closed);
+                open.complete().expect("posted");
+                drop(open);
+                ok(lab.wait(&mut a.cq), 7, WcOpcode::BindMw);
+            } else {
+                assert_eq!(post_bind(lab, &mut a, &closed), WcStatus::Success);
+            }
+            let again = bind(&a, &window, variant + 2, 0, 0);
+            assert_eq!(post_bind(lab, &mut a, &again), WcStatus::Success);
+        }
         // Bound, so that it cannot be bound.
         let bound = bind(&a, &window, 3, 0, 4096);
         assert_eq!(post_bind(lab, &mut a, &bound), WcStatus::Success);
@@ -180,16 +197,11 @@ fn what_no_device_binds_is_not_posted() {
         let [mut a, _b] = lab.pair::<Rc>();
         let window = lab.sides[0].pd.alloc_mw(MwType::Type2).expect("a window");
         let too_long = bind(&a, &window, 1, 0, (1 << 31) + 1);
-        let empty = bind(&a, &window, 1, 0, 0);
         let queue = a.qp.send_queue();
-        let mut batch = queue.batch();
-        for wrong in [too_long, empty] {
-            assert_eq!(
-                batch.bind_mw(1, SendFlags::empty(), &wrong),
-                Err(PostError::Unsupported)
-            );
-        }
-        drop(batch);
+        assert_eq!(
+            queue.batch().bind_mw(1, SendFlags::empty(), &too_long),
+            Err(PostError::Unsupported)
+        );
         window.dealloc().map_err(|(_, error)| error).expect("gone");
     });
 }

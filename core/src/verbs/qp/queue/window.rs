@@ -39,7 +39,8 @@ const _: () =
 pub enum MwType {
     /// Of the protection domain's QPs. Bound again at any time, with an empty piece to close it.
     Type1,
-    /// Of the QP that has bound it (2B). It is bound while it is closed, and closed by invalidation.
+    /// Of the QP that has bound it (2B). It is bound while it is closed, and closed by invalidation, or by binding it to an
+    /// empty piece.
     Type2,
 }
 
@@ -54,7 +55,7 @@ pub struct MwBind {
     pub lkey: LKey,
     /// First address, in the region; peers name it, or 0 with [`Access::ZERO_BASED`].
     pub addr: u64,
-    /// Bytes; 0 closes a window of type 1.
+    /// Bytes; 0 closes the window.
     pub len: u64,
     /// Rights of peers.
     pub access: Access,
@@ -68,17 +69,11 @@ impl MwBind {
     /// Returns the bind of a window that it opens, `None` if it closes its window.
     fn piece(&self) -> Result<Option<&Self>, PostError> {
         match self.len {
-            0 if self.kind == MwType::Type2 => Err(PostError::Unsupported),
             0 => Ok(None),
             1..=LONGEST => Ok(Some(self)),
             _ => Err(PostError::Unsupported),
         }
     }
-}
-
-/// Returns `true` for a local invalidation. A window of type 1 is closed by a bind.
-fn closes(kind: MwType, piece: Option<&MwBind>) -> bool {
-    kind == MwType::Type2 && piece.is_none()
 }
 
 /// A UMR request as its segments behind the control segment.
@@ -202,7 +197,7 @@ impl<P: Platform, T: QpType> SendQueue<'_, P, T> {
 }
 
 impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
-    /// Opens a memory window, or with an empty piece closes one of type 1: `ibv_wr_bind_mw`. Each request behind it on this
+    /// Opens a memory window, or with an empty piece closes one: `ibv_wr_bind_mw`. Each request behind it on this
     /// queue waits for those before it from now on, as with [`SendFlags::FENCE`]. The QP was created with space for binds
     /// ([`MwBind::SPACE`]); otherwise this is [`PostError::Unsupported`].
     #[cold]
@@ -212,28 +207,19 @@ impl<P: Platform, T: Connected> Batch<'_, '_, P, T> {
         flags: SendFlags,
         bind: &MwBind,
     ) -> Result<(), PostError> {
-        self.umr(wr_id, flags, bind.kind, bind.rkey, bind.piece()?)
+        let data = &self
+            .queue
+            .window_request(bind.kind, bind.rkey, bind.piece()?)?;
+        self.build(wr_id, bind.rkey.0, flags, &data, Message::<UMR, _>(()))?;
+        self.queue.always |= FENCED;
+        Ok(())
     }
 
     /// Closes a window of type 2 that this QP has bound: `ibv_wr_local_inv`.
     #[cold]
     pub fn local_inv(&mut self, wr_id: u64, flags: SendFlags, rkey: RKey) -> Result<(), PostError> {
-        self.umr(wr_id, flags, MwType::Type2, rkey, None)
-    }
-
-    fn umr(
-        &mut self,
-        wr_id: u64,
-        flags: SendFlags,
-        kind: MwType,
-        rkey: RKey,
-        piece: Option<&MwBind>,
-    ) -> Result<(), PostError> {
-        let data = &self.queue.window_request(kind, rkey, piece)?;
-        match closes(kind, piece) {
-            true => self.build(wr_id, rkey.0, flags, &data, Closing)?,
-            false => self.build(wr_id, rkey.0, flags, &data, Message::<UMR, _>(()))?,
-        }
+        let data = &self.queue.window_request(MwType::Type2, rkey, None)?;
+        self.build(wr_id, rkey.0, flags, &data, Closing)?;
         self.queue.always |= FENCED;
         Ok(())
     }
@@ -243,8 +229,13 @@ impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
     /// As [`Batch::bind_mw`]: `ibv_wr_bind_mw`.
     #[cold]
     pub fn bind_mw(&mut self, wr_id: u64, flags: SendFlags, bind: &MwBind) {
-        match bind.piece() {
-            Ok(piece) => self.umr(wr_id, flags, bind.kind, bind.rkey, piece),
+        let request = bind.piece();
+        let request =
+            request.and_then(|piece| self.queue.window_request(bind.kind, bind.rkey, piece));
+        match request {
+            Ok(umr) => {
+                self.umr_of(wr_id, bind.rkey.0, flags, &umr, Message::<UMR, _>(()));
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -252,22 +243,10 @@ impl<P: Platform, T: Connected> OpenBatch<'_, '_, P, T> {
     /// As [`Batch::local_inv`]: `ibv_wr_local_inv`.
     #[cold]
     pub fn local_inv(&mut self, wr_id: u64, flags: SendFlags, rkey: RKey) {
-        self.umr(wr_id, flags, MwType::Type2, rkey, None);
-    }
-
-    fn umr(
-        &mut self,
-        wr_id: u64,
-        flags: SendFlags,
-        kind: MwType,
-        rkey: RKey,
-        piece: Option<&MwBind>,
-    ) {
-        match self.queue.window_request(kind, rkey, piece) {
-            Ok(umr) if closes(kind, piece) => {
+        match self.queue.window_request(MwType::Type2, rkey, None) {
+            Ok(umr) => {
                 self.umr_of(wr_id, rkey.0, flags, &umr, Closing);
             }
-            Ok(umr) => self.umr_of(wr_id, rkey.0, flags, &umr, Message::<UMR, _>(())),
             Err(error) => self.fail(error),
         }
     }
