@@ -438,6 +438,9 @@ fn manager(
         deferred_mads: slots(2 * IDS, || rdma::DeferredMadSlot::EMPTY)?,
     };
     let mut manager = RdmaCm::new(device, resolver, config, storage)?;
+    // The kernel drops a request that finds no place (`ucma_connect_event_handler` of core/ucma.c), and the other end
+    // repeats it.
+    manager.engine_config_mut().reject_overflow = false;
     if device.capabilities().link_layer() == LinkLayer::InfiniBand {
         match manager.set_partition_qps(slots(PARTITIONS, || PartitionQp::EMPTY)?) {
             Err(rdma::RdmaError::Unsupported(what)) => log::info!("not there: {what}"),

@@ -236,8 +236,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let index = self
             .accept_request(self.now(), service, &opened, address, None)
             .map_err(|refusal| match refusal {
-                Refusal::NoListener | Refusal::WrongType => SidrStatus::REJECTED,
-                Refusal::Full | Refusal::Later => SidrStatus::NO_QP,
+                Refusal::Full | Refusal::Later if self.engine.config().reject_overflow => {
+                    SidrStatus::NO_QP
+                }
+                _ => SidrStatus::REJECTED,
             })?;
         self.ids[index].conn.sidr = Some(sidr);
         self.ids

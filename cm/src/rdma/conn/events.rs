@@ -184,8 +184,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .map_err(|refusal| match refusal {
                 Refusal::NoListener => bad,
                 Refusal::WrongType => Some(RejectReason::INVALID_TRANSPORT_TYPE),
-                Refusal::Full => Some(RejectReason::NO_RESOURCES),
-                Refusal::Later => None,
+                Refusal::Full if self.engine.config().reject_overflow => {
+                    Some(RejectReason::NO_RESOURCES)
+                }
+                Refusal::Full | Refusal::Later => None,
             })?;
         self.ids[index].conn.id = Some(connection);
         self.ids[index].apply_timers(&mut self.engine);

@@ -31,7 +31,8 @@ impl Kind {
 
 impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Waits for connections (`rdma_listen`); binds to any address and port if that was not done. Requests beyond `backlog`
-    /// that were not fetched are refused; 0 and too great a value mean the maximum. An id that shares its port
+    /// that were not fetched are refused, or dropped ([`reject_overflow`](crate::engine::Config::reject_overflow)); 0 and too
+    /// great a value mean the maximum. An id that shares its port
     /// ([`IdOption::ReuseAddr`](crate::rdma::IdOption::ReuseAddr)) has to be the only one there.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;

@@ -242,6 +242,45 @@ fn a_full_backlog() {
     assert_orderly(&world, &after, what);
 }
 
+/// Requests without a place are repeated until they have one, if the manager does not refuse them.
+#[test]
+fn a_full_backlog_that_says_nothing() {
+    let what = "silent backlog";
+    let size = Size {
+        connections: 12,
+        gsi_depth: 64,
+    };
+    let world = world(1);
+    let ((), after) = with_nodes(&world, 1, size, |nodes| {
+        nodes.cms[1].engine_config_mut().reject_overflow = false;
+        let listener = nodes.listener(1, 4);
+        let clients: Vec<_> = (0..10).map(|_| asking(nodes, 0)).collect();
+        // The managers work, but the server's application does not fetch the requests.
+        for _ in 0..100 {
+            for cm in &mut nodes.cms {
+                cm.poll(cm.now()).expect("polled");
+            }
+            world.advance(10 * MS);
+            let channel = nodes.channels[0];
+            let event = nodes.cms[0].try_get_cm_event(channel).expect("a channel");
+            assert!(event.is_none(), "{what}");
+        }
+        let mut memory = Vec::new();
+        let mut up = Vec::new();
+        nodes
+            .until("all of them", 10 * SECOND, |nodes| {
+                accept_all(nodes, 1, &mut memory);
+                up.extend(nodes.take(0, EventType::Established).map(|event| event.id));
+                nodes.first_error().map_or(Ok(()), Err)?;
+                Ok((up.len() == clients.len()).then_some(()))
+            })
+            .expect("connected");
+        memory.clear();
+        finish(nodes, Some(0), 1, listener, what);
+    });
+    assert_orderly(&world, &after, what);
+}
+
 /// The server has no id left: the rest is rejected, and gets the reason; destroyed ids can be used again.
 #[test]
 fn more_clients_than_the_server_has_ids() {
