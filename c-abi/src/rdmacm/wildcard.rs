@@ -35,6 +35,8 @@ pub(crate) fn listen_elsewhere(
         }
         if let Err(errno) = listen_on(listener, channel, hca, address, backlog) {
             forget(listener);
+            // It stays bound, and may listen again.
+            first.manager()?.stop_listen(cm)?;
             return Err(errno);
         }
     }

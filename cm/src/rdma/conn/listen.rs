@@ -100,6 +100,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         Ok(())
     }
 
+    /// Ends listening. The id stays bound to its address, and may listen again; requests that were not fetched are gone.
+    pub fn stop_listen(&mut self, id: CmId) -> Result<(), RdmaError> {
+        let index = self.ids.index(id)?;
+        self.stop_listening(index);
+        Ok(())
+    }
+
     /// A listener is destroyed: requests that were not fetched are destroyed with it, and the service if it was the
     /// last one on its port.
     pub(crate) fn stop_listening(&mut self, index: usize) {
