@@ -121,10 +121,6 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
     as_status(|| {
         // SAFETY: the caller promises that the id was created here.
         unsafe {
-            if lock(&self::id(id)?.inner).loopback {
-                // No device has that address, so that no request can come.
-                return Err(Errno::ENODEV);
-            }
             let (hca, cm) = manager_of(id)?;
             let backlog = u32::try_from(backlog).unwrap_or(0);
             hca.manager()?.listen(cm, backlog)?;

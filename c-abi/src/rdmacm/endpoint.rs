@@ -20,7 +20,7 @@ use crate::rdmacm::event::{complete, get};
 use crate::rdmacm::id::{IdObject, acknowledge, id, manager_of};
 use crate::rdmacm::options::set_option;
 use crate::rdmacm::queues;
-use crate::rdmacm::sockaddr::{check_length, from_c, ip, to_c};
+use crate::rdmacm::sockaddr::{check_length, from_c, ip, is_any, to_c};
 
 /// The time that librdmacm gives each step of address resolution here, in milliseconds.
 const RESOLVE: c_int = 2000;
@@ -220,8 +220,8 @@ fn timeout(milliseconds: c_int) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
-/// Gives an id a local address: `rdma_bind_addr`. The loopback address is no device's: the id has none then. On an InfiniBand
-/// port, which has no IP addresses, an IPv6 address that is the port's GID stands for the GID.
+/// Gives an id a local address: `rdma_bind_addr`. The loopback address is no device's, as the one for all: the id has none
+/// then. On an InfiniBand port, which has no IP addresses, an IPv6 address that is the port's GID stands for the GID.
 ///
 /// # Safety
 /// The id was created here, and `addr` is an address.
@@ -242,16 +242,12 @@ unsafe fn bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> Result<()> {
         let address = from_c(addr)?.ok_or(Errno::EINVAL)?;
         object.choose_device(Some(address))?;
         let (hca, cm) = manager_of(id)?;
-        if ip(&address).is_loopback() {
-            lock(&object.inner).loopback = true;
-            (*id).route.addr.src_storage = to_c(address).0;
-            return Ok(());
-        }
-        if !ip(&address).is_unspecified() {
+        if !is_any(&address) {
             object.check_port_space()?;
         }
-        let address = object.on_port(address)?;
-        hca.manager()?.bind_addr(cm, address)?;
+        let on_port = object.on_port(address)?;
+        hca.manager()?.bind_addr(cm, on_port)?;
+        lock(&object.inner).loopback = ip(&address).is_loopback();
         IdObject::show_addresses(id.cast())
     }
 }

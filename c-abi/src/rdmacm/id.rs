@@ -211,7 +211,7 @@ impl IdObject {
 
     /// Moves an id that is on no device yet to the device with this address, if it is another one's.
     pub(crate) fn choose_device(&self, source: Option<SockAddr>) -> Result<()> {
-        let source = source.filter(|source| !sockaddr::ip(source).is_unspecified());
+        let source = source.filter(|source| !sockaddr::is_any(source));
         let Some(hca) = source.map(|source| device_with(&source)).transpose()? else {
             return Ok(());
         };

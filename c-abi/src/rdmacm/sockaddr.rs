@@ -102,6 +102,12 @@ pub(crate) fn ip(address: &SockAddr) -> IpAddr {
     }
 }
 
+/// Returns `true` for an address of no device: the one for all, or the loopback address (`cma_any_addr` of core/cma.c).
+pub(crate) fn is_any(address: &SockAddr) -> bool {
+    let ip = ip(address);
+    ip.is_unspecified() || ip.is_loopback()
+}
+
 /// An address of C, and its length.
 pub(crate) fn to_c(address: impl Into<SockAddr>) -> (sockaddr_storage, socklen_t) {
     // SAFETY: numbers may be zero.

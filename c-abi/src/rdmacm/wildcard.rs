@@ -25,7 +25,7 @@ pub(crate) fn listen_elsewhere(
     let Some(address) = local_addr(&*first.manager()?, cm)? else {
         return Ok(());
     };
-    if !sockaddr::ip(&address).is_unspecified() {
+    if !sockaddr::is_any(&address) {
         return Ok(());
     }
     for device in devices()? {

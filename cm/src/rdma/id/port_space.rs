@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use bareverbs_core::Platform;
 
+use crate::ip::is_any;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::types::error::RdmaError;
@@ -61,7 +62,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
                     return Some(at as usize);
                 }
                 let takes = ip.is_ipv4() == destination.is_ipv4() || !slot.options.is_af_only(ip);
-                if (ip.is_unspecified() || ip.is_loopback()) && takes {
+                if is_any(ip) && takes {
                     any = Some(at as usize);
                 }
             }
@@ -83,9 +84,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
             // As many ports as there are for each address, not for all of them together.
             let in_way = |slot: &IdSlot<'_, P>| {
                 let other = slot.route.local.map(|local| local.ip());
-                let apart = other.is_some_and(|other| {
-                    other != ip && !other.is_unspecified() && !ip.is_unspecified()
-                });
+                let apart = other.is_some_and(|other| other != ip && !is_any(other) && !is_any(ip));
                 (!apart).then_some(())
             };
             if (first..=last).contains(&port) && self.on_port(port_space, port, in_way).is_none() {
@@ -146,7 +145,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
                 return None;
             }
             let ours = address.ip();
-            if ours.is_unspecified() || theirs.is_unspecified() {
+            if is_any(ours) || is_any(theirs) {
                 return Some(RdmaError::AddrNotAvailable(address));
             }
             (ours == theirs).then_some(RdmaError::AddrInUse(address))
