@@ -231,6 +231,22 @@ pub(super) fn bind(socket: &Socket, state: &mut State, address: SockAddr) -> Res
     Ok(())
 }
 
+/// Checks a local address of datagrams, whose family is that of the domain: there the kernel's socket is bound (`inet_bind` and
+/// `inet6_bind`), which looks at the length first.
+///
+/// # Errors
+/// EINVAL for an address that is too short for one of the domain, and EAFNOSUPPORT.
+fn check_own_family(family: libc::sa_family_t, length: socklen_t, domain: c_int) -> Result<()> {
+    if c_int::from(family) == domain {
+        return Ok(());
+    }
+    // `SIN6_LEN_RFC2133`.
+    if domain == libc::AF_INET6 && length < 24 {
+        return Err(Errno::EINVAL);
+    }
+    Err(Errno(libc::EAFNOSUPPORT))
+}
+
 /// Gives an rsocket a local address: `rbind`.
 ///
 /// # Safety
@@ -241,6 +257,10 @@ pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, addrlen: so
         let socket = self::socket(socket)?;
         // SAFETY: the caller promises that `addrlen` bytes at `addr` can be read.
         let address = unsafe { self::address(addr, addrlen) }?;
+        if socket.kind == libc::SOCK_DGRAM {
+            // SAFETY: the address has been read.
+            check_own_family(unsafe { (*addr).sa_family }, addrlen, socket.domain)?;
+        }
         bind(&socket, &mut lock(&socket.state), address)
     })
 }
@@ -367,6 +387,7 @@ fn begin(socket: &Socket, to: SockAddr) -> Result<()> {
 /// Gives datagrams without an address the one where they go, and from which alone they come.
 fn connect_datagrams(socket: &Socket, to: SockAddr) -> Result<()> {
     let there = of_ip(to)?;
+    check_family(&to, socket.domain)?;
     let mut state = lock(&socket.state);
     if matches!(state.phase, Phase::New) {
         bind(socket, &mut state, unspecified(socket.domain))?;

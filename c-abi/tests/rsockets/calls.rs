@@ -2,11 +2,13 @@
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use libc::{iovec, msghdr, nfds_t, pollfd, sockaddr, sockaddr_in, socklen_t, ssize_t};
+use libc::{
+    iovec, msghdr, nfds_t, pollfd, sockaddr, sockaddr_in, sockaddr_in6, socklen_t, ssize_t,
+};
 
 // For its functions.
 use bareverbs_c as _;
@@ -113,7 +115,21 @@ pub(crate) fn to_c(ip: Ipv4Addr, port: u16) -> sockaddr_in {
     }
 }
 
+/// The server's address of IPv6.
+fn to_c6(port: u16) -> sockaddr_in6 {
+    sockaddr_in6 {
+        sin6_family: libc::AF_INET6 as u16,
+        sin6_port: port.to_be(),
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr {
+            s6_addr: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets(),
+        },
+        sin6_scope_id: 0,
+    }
+}
+
 const LENGTH: socklen_t = size_of::<sockaddr_in>() as socklen_t;
+const LENGTH_6: socklen_t = size_of::<sockaddr_in6>() as socklen_t;
 
 /// An rsocket, closed when it is dropped.
 pub(crate) struct Socket(pub(crate) c_int);
@@ -127,17 +143,17 @@ impl Drop for Socket {
 
 impl Socket {
     pub(crate) fn new() -> Self {
-        Self::of(libc::SOCK_STREAM)
+        Self::of(libc::AF_INET, libc::SOCK_STREAM)
     }
 
     /// One for datagrams.
     pub(crate) fn datagrams() -> Self {
-        Self::of(libc::SOCK_DGRAM)
+        Self::of(libc::AF_INET, libc::SOCK_DGRAM)
     }
 
-    fn of(kind: c_int) -> Self {
+    pub(crate) fn of(domain: c_int, kind: c_int) -> Self {
         // SAFETY: takes no pointers.
-        let number = done(unsafe { c::rsocket(libc::AF_INET, kind, 0) });
+        let number = done(unsafe { c::rsocket(domain, kind, 0) });
         Self(number.unwrap() as c_int)
     }
 
@@ -145,6 +161,20 @@ impl Socket {
         let address = to_c(ip, port);
         // SAFETY: an address and its length.
         done(unsafe { c::rbind(self.0, (&raw const address).cast(), LENGTH) }).map(drop)
+    }
+
+    /// Binds to an address of IPv6.
+    pub(crate) fn bind_v6(&self, port: u16) -> Result<()> {
+        let address = to_c6(port);
+        // SAFETY: an address and its length.
+        done(unsafe { c::rbind(self.0, (&raw const address).cast(), LENGTH_6) }).map(drop)
+    }
+
+    /// Connects to an address of IPv6.
+    pub(crate) fn connect_v6(&self, port: u16) -> Result<()> {
+        let address = to_c6(port);
+        // SAFETY: an address and its length.
+        done(unsafe { c::rconnect(self.0, (&raw const address).cast(), LENGTH_6) }).map(drop)
     }
 
     pub(crate) fn listen(&self) -> Result<()> {

@@ -33,6 +33,21 @@ fn calls_in_the_wrong_state_say_so() {
     assert_eq!(gone.recv(&mut byte, 0), Err(libc::EBADF));
 }
 
+/// The kernel's socket has the address of datagrams on Linux, which is of one family.
+#[test]
+fn datagrams_have_addresses_of_their_family() {
+    setup();
+    let port = free_port();
+    let socket = Socket::datagrams();
+    assert_eq!(socket.bind_v6(port), Err(libc::EAFNOSUPPORT));
+    assert_eq!(socket.connect_v6(port), Err(libc::EAFNOSUPPORT));
+    socket.bind(SERVER, port).unwrap();
+    assert_eq!(socket.connect_v6(port), Err(libc::EAFNOSUPPORT));
+    let six = Socket::of(libc::AF_INET6, libc::SOCK_DGRAM);
+    // The length is looked at before the family.
+    assert_eq!(six.bind(SERVER, port), Err(libc::EINVAL));
+}
+
 #[test]
 fn where_nobody_listens_connections_are_refused() {
     setup();
