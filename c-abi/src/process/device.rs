@@ -337,7 +337,7 @@ pub unsafe extern "C" fn ibv_get_sysfs_path() -> *const c_char {
 }
 
 /// Reads a file of sysfs into a buffer, without the newline at its end: `ibv_read_sysfs_file`. What the kernel would say of a
-/// device of this library is answered by the library. Returns the length, or -1.
+/// device of this library is answered by the library. Returns the length, or -1 if there is no room for the zero at the end.
 ///
 /// # Safety
 /// `dir` and `file` are text, and `size` bytes at `buf` can be written.
@@ -363,16 +363,19 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
                 fs::read(path)?
             }
         };
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        let room = size.saturating_sub(1).min(text.len());
-        if size > 0 {
-            // SAFETY: the caller's promise; the text's length is below `size`.
-            unsafe {
-                ptr::copy_nonoverlapping(text.as_ptr(), buf.cast::<u8>(), room);
-                *buf.add(room) = 0;
-            }
+        let mut length = text.len().min(size);
+        // SAFETY: the caller's promise; the length is `size` at most.
+        unsafe { ptr::copy_nonoverlapping(text.as_ptr(), buf.cast::<u8>(), length) };
+        // A newline at the end makes room for the zero, and nothing is written where nothing was read.
+        match text[..length].last() {
+            None => return Ok(0),
+            Some(b'\n') => length -= 1,
+            Some(_) if length == size => return Err(Errno(libc::EOVERFLOW)),
+            Some(_) => {}
         }
-        Ok(room as c_int)
+        // SAFETY: the same promise; the length is below `size`.
+        unsafe { *buf.add(length) = 0 };
+        Ok(length as c_int)
     })
 }
 
