@@ -245,7 +245,8 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
     // SAFETY: the caller promises that the id was created here, and so were the objects in `attr`.
     unsafe {
         self::id(id)?;
-        if (*id).verbs.is_null() || !(*id).srq.is_null() {
+        // A second one takes the place of the first, which stays the program's.
+        if (*id).verbs.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 {
             return Err(Errno::EINVAL);
         }
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
@@ -253,8 +254,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
             attr.pd = (*id).pd;
         }
         let mut made_cq = false;
-        let is_xrc = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type == IBV_SRQT_XRC;
-        if is_xrc {
+        if attr.srq_type == IBV_SRQT_XRC {
             if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
                 attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
                 attr.xrcd = xrcd_of(manager_of(id)?.0)?;
@@ -324,9 +324,6 @@ pub unsafe extern "C" fn rdma_create_srq(
             all.pd = pd;
             create_srq(id, &mut all)?;
             attr.attr = all.attr;
-            if !pd.is_null() {
-                (*id).pd = pd;
-            }
         }
         Ok(())
     })
