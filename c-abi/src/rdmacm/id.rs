@@ -92,6 +92,8 @@ pub(crate) fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<I
         None | Some(0) => IdType::of_port_space(port_space),
         Some(IBV_QPT_RC) => IdType::Rc,
         Some(IBV_QPT_UC) => IdType::Uc,
+        // The kernel has RC for this port space, whatever the QP is (`ucma_get_qp_type` of core/ucma.c).
+        Some(IBV_QPT_UC) if port_space == PortSpace::Tcp => IdType::Rc,
         Some(IBV_QPT_UD) => IdType::Ud,
         Some(IBV_QPT_XRC_SEND) => IdType::XrcSend,
         Some(IBV_QPT_XRC_RECV) => IdType::XrcRecv,
@@ -158,7 +160,9 @@ impl IdObject {
             let mut manager = hca.manager()?;
             let cm = manager.create_id_of(Some(on), 0, space, id_type)?;
             manager.set_option(cm, RNR_TIMER)?;
-            let object = Self::new(hca, cm, channel, context, ps, self::qp_type(id_type));
+            let kind = qp_type.filter(|kind| *kind != 0);
+            let kind = kind.unwrap_or(self::qp_type(id_type));
+            let object = Self::new(hca, cm, channel, context, ps, kind);
             manager.set_context(cm, object as u64)?;
             Ok(object)
         })();
