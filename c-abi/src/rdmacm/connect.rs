@@ -241,7 +241,12 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
                 return Err(Errno::EINVAL);
             }
             let (hca, cm) = mover_of(id)?;
-            Ok(hca.manager()?.establish(cm)?)
+            let mut manager = hca.manager()?;
+            if (*id).qp_type == IBV_QPT_UD {
+                // librdmacm accepts without parameters, which for the kernel is the answer with the QP that it knows: none.
+                return Ok(manager.accept(cm, Some(&ConnParam::default()))?);
+            }
+            Ok(manager.establish(cm)?)
         }
     })
 }
