@@ -89,6 +89,15 @@ unsafe fn note_qp(id: *mut rdma_cm_id, param: &ConnParam<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Offers options to the other end. A message has room for the low 24 bits of the vendor.
+fn offer(manager: &mut Cm, cm: CmId, ece: Ece) -> Result<()> {
+    let vendor_id = ece.vendor_id & 0xff_ffff;
+    if vendor_id != 0 {
+        manager.set_local_ece(cm, Ece { vendor_id, ..ece })?;
+    }
+    Ok(())
+}
+
 /// Asks for a connection, or for a datagram service: `rdma_connect`.
 ///
 /// # Safety
@@ -104,7 +113,10 @@ pub unsafe extern "C-unwind" fn rdma_connect(
             let (hca, cm) = mover_of(id)?;
             let param = from_c(id, conn_param)?;
             note_qp(id, &param)?;
-            hca.manager()?.connect(cm, Some(&param))?;
+            let ece = lock(&self::id(id)?.inner).ece;
+            let mut manager = hca.manager()?;
+            offer(&mut manager, cm, ece)?;
+            manager.connect(cm, Some(&param))?;
             Ok(true)
         }
     });
@@ -165,7 +177,15 @@ pub unsafe extern "C-unwind" fn rdma_accept(
                 // librdmacm begins there (`ucma_modify_qp_rtr`), whatever the program has done with the QP.
                 queues::init(id, qp::qp((*id).qp)?)?;
             }
-            let accepted = hca.manager()?.accept(cm, Some(&param));
+            let ece = lock(&self::id(id)?.inner).ece;
+            let mut manager = hca.manager()?;
+            if (*id).qp_type != IBV_QPT_UD {
+                // The answer has the other end's vendor (`ucma_copy_ece_param_to_kern_rep` of librdmacm).
+                let vendor_id = manager.get_remote_ece(cm)?.vendor_id;
+                offer(&mut manager, cm, Ece { vendor_id, ..ece })?;
+            }
+            let accepted = manager.accept(cm, Some(&param));
+            drop(manager);
             if let Err(RdmaError::PrivateDataTooLong { .. }) = accepted {
                 // The kernel finds it, and refuses the request (`rdma_accept` of core/cma.c). What is wrong with the depths
                 // librdmacm finds for RDMA_PS_TCP, and leaves the request as it is.
@@ -368,15 +388,14 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
         // SAFETY: the caller promises that the id was created here, and `ece` is a structure of the headers.
         unsafe {
             let ece = ece.as_ref().ok_or(Errno::EINVAL)?;
-            if !(*id).qp.is_null() || ece.comp_mask != 0 {
+            if !(*id).qp.is_null() || ece.vendor_id == 0 || ece.comp_mask != 0 {
                 return Err(Errno::EINVAL);
             }
-            let (hca, cm) = manager_of(id)?;
-            let ece = Ece {
+            lock(&self::id(id)?.inner).ece = Ece {
                 vendor_id: ece.vendor_id,
                 options: ece.options,
             };
-            Ok(hca.manager()?.set_local_ece(cm, ece)?)
+            Ok(())
         }
     })
 }

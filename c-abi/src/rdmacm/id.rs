@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 use bareverbs_node::cm::rdma::{
-    CmId, IdOption, IdState, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
+    CmId, Ece, IdOption, IdState, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
 };
 use bareverbs_node::verbs::Gid;
 
@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) queues: Option<(ibv_qp_init_attr, *mut ibv_pd)>,
     /// Multicast groups, and what the QP is attached to.
     pub(crate) groups: Vec<(IpAddr, Gid)>,
+    /// The options of this end's QP, as the program or `rdma_create_qp` has said them.
+    pub(crate) ece: Ece,
     /// Bound to the loopback address, which no device has.
     pub(crate) loopback: bool,
     /// Events that the manager does not have, and what `rdma_resolve_addrinfo` has found.
@@ -90,10 +92,10 @@ pub(crate) fn qp_type(id_type: IdType) -> c_int {
 pub(crate) fn id_type(port_space: PortSpace, qp_type: Option<c_int>) -> Result<IdType> {
     Ok(match qp_type {
         None | Some(0) => IdType::of_port_space(port_space),
-        Some(IBV_QPT_RC) => IdType::Rc,
-        Some(IBV_QPT_UC) => IdType::Uc,
         // The kernel has RC for this port space, whatever the QP is (`ucma_get_qp_type` of core/ucma.c).
         Some(IBV_QPT_UC) if port_space == PortSpace::Tcp => IdType::Rc,
+        Some(IBV_QPT_RC) => IdType::Rc,
+        Some(IBV_QPT_UC) => IdType::Uc,
         Some(IBV_QPT_UD) => IdType::Ud,
         Some(IBV_QPT_XRC_SEND) => IdType::XrcSend,
         Some(IBV_QPT_XRC_RECV) => IdType::XrcRecv,
@@ -132,6 +134,7 @@ impl IdObject {
                 groups: Vec::new(),
                 loopback: false,
                 own: OwnEvents::default(),
+                ece: Ece::NONE,
                 qpn: None,
             }),
         }))

@@ -7,17 +7,21 @@ use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
 use std::ptr;
 
+use bareverbs_node::cm::rdma::Ece;
 use bareverbs_node::verbs::QpState;
 
 use crate::abi::cma::rdma_cm_id;
 use crate::abi::numbers::*;
 use crate::abi::objects::*;
-use crate::process::failure::{Errno, Result, as_nothing, as_status};
+use crate::process::failure::{Errno, Result, as_nothing, as_status, lock};
 use crate::process::memory;
 use crate::rdmacm::id::{id, manager_of, mover_of};
 use crate::rdmacm::verbs_of::xrcd_of;
 use crate::verbs::qp::{self, QpObject};
 use crate::verbs::{channel, cq, create_qp, pd, srq, xrc};
+
+/// The vendor of the options of mlx5's QPs: the PCI vendor.
+const VENDOR: u32 = 0x15b3;
 
 /// Makes an object, unless memory has run out.
 fn made<T>(make: impl FnOnce() -> Result<*mut T>) -> Result<*mut T> {
@@ -150,6 +154,11 @@ pub(crate) unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex)
         if !attr.pd.is_null() {
             (*id).pd = attr.pd;
         }
+        // As mlx5's library says it of a QP (`mlx5_query_ece`), whatever the program has said before.
+        lock(&self::id(id)?.inner).ece = Ece {
+            vendor_id: VENDOR,
+            options: 0,
+        };
         Ok(())
     }
 }
