@@ -55,25 +55,10 @@ impl From<io::Error> for Errno {
 impl From<RdmaError> for Errno {
     fn from(error: RdmaError) -> Self {
         log::debug!("{error}");
-        let errno = command(error).map_or(error.errno(), |command| command.errno());
-        Self(match errno {
+        Self(match error.errno() {
             0 => libc::EIO,
             errno => errno.saturating_abs(),
         })
-    }
-}
-
-/// The firmware's command that failed, whose errno is that of Linux's driver.
-fn command(error: RdmaError) -> Option<CommandError> {
-    match error {
-        RdmaError::Command(command)
-        | RdmaError::Cq(CqError::Command(command))
-        | RdmaError::CreateQp(CreateQpError::Command(command))
-        | RdmaError::Gid(GidError::Command(command))
-        | RdmaError::ModifyQp(ModifyError::Command(command))
-        | RdmaError::Mr(MrError::Command(command))
-        | RdmaError::Srq(SrqError::Command(command)) => Some(command),
-        _ => None,
     }
 }
 
@@ -95,22 +80,11 @@ as_the_connection_manager!(
     CreateQpError,
     DeviceError,
     GidError,
+    ModifyError,
     MrError,
     PostError,
     SrqError,
 );
-
-impl From<ModifyError> for Errno {
-    fn from(error: ModifyError) -> Self {
-        match error {
-            ModifyError::Unsupported { .. } => {
-                log::debug!("{error}");
-                Self::EOPNOTSUPP
-            }
-            _ => RdmaError::from(error).into(),
-        }
-    }
-}
 
 impl From<AhError> for Errno {
     fn from(error: AhError) -> Self {

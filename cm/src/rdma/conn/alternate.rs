@@ -274,7 +274,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
             Err(error) => {
                 log::warn!("an alternate path could not be loaded: {error}");
                 self.ids[index].events.failure = Some(error);
-                self.push_of_paths(index, EventType::AlternatePathError, -error.errno());
+                self.push_of_paths(index, EventType::AlternatePathError, -error.status());
             }
         }
     }

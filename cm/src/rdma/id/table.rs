@@ -353,7 +353,7 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
     /// Reports a failure: the event carries its errno, a synchronous call the error itself.
     pub(crate) fn push_failure(&mut self, index: usize, event: EventType, error: RdmaError) {
         self[index].events.failure = Some(error);
-        self.push(index, event, -error.errno());
+        self.push(index, event, -error.status());
     }
 
     /// A peer is no longer where ids send to, on RoCE: those that have resolved their route to it hear so

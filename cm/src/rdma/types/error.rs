@@ -225,8 +225,34 @@ pub enum RdmaError {
 }
 
 impl RdmaError {
-    /// librdmacm's `errno` for this error.
+    /// The firmware's command that failed.
+    const fn command(&self) -> Option<&CommandError> {
+        match self {
+            Self::Command(command)
+            | Self::Cq(CqError::Command(command))
+            | Self::CreateQp(CreateQpError::Command(command))
+            | Self::Gid(GidError::Command(command))
+            | Self::ModifyQp(ModifyError::Command(command))
+            | Self::Mr(MrError::Command(command))
+            | Self::Srq(SrqError::Command(command)) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// librdmacm's `errno` for this error. That of a firmware's command that failed is the one of Linux's driver
+    /// ([`CommandError::errno`]).
     pub const fn errno(&self) -> i32 {
+        match self {
+            Self::ModifyQp(ModifyError::Unsupported { .. }) => errno::EOPNOTSUPP,
+            _ => match self.command() {
+                Some(command) => command.errno(),
+                None => self.status(),
+            },
+        }
+    }
+
+    /// The same for the status of an event, in which every failure of the firmware is EIO.
+    pub(crate) const fn status(&self) -> i32 {
         use errno::*;
         match self {
             Self::NoSuchId
