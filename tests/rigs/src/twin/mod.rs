@@ -11,6 +11,9 @@
 //! it prints. `cargo rig twin drawn CALLS [SEED]` runs drawn scripts alone, as many as have that many calls, and shortens
 //! those in which the sides differ without a row.
 //!
+//! Rust's API is judged by the same scripts and Linux's results. `cargo rig twin rust` does it by those of the last run, without a
+//! machine.
+//!
 //! `cargo rig twin coverage` prints in how many scripts each function of the libraries is called, without a machine.
 //!
 //! Both sides' results, and the differences, are left in `target/rigs/twin/log/`.
@@ -19,6 +22,7 @@ mod compare;
 mod coverage;
 mod drawn;
 mod oracles;
+mod rust;
 mod script;
 mod search;
 mod shrink;
@@ -59,8 +63,13 @@ const RECIPE: &str = "1";
 
 /// The folder of both sides' results.
 const LOGS: &str = "target/rigs/twin/log";
+/// The runner's input, and Linux's results.
+const INPUT: &str = "scripts";
+const LINUX: &str = "linux";
 const SCRIPTS: &str = "tests/rigs/src/twin/scripts";
 const PAGE: &str = "docs/differences.md";
+/// The section of the page about Rust's API.
+const RUST: &str = "Rust's API";
 /// The page with the functions of the libraries.
 const LIST: &str = "docs/c-abi.md";
 
@@ -74,6 +83,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if arguments.first().is_some_and(|word| word == "drawn") {
         return search::run(&root, &arguments[1..]);
     }
+    if arguments == ["rust"] {
+        let logs = root.join(LOGS);
+        let scripts = script::of_input(&read(&logs.join(INPUT))?);
+        let linux = read(&logs.join(LINUX))?;
+        return judge_rust(&root, &scripts, &compare::results(&linux));
+    }
     let mut scripts = script::read_folder(&root.join(SCRIPTS))?;
     if arguments == ["coverage"] {
         print!(
@@ -86,7 +101,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let options = match arguments {
         [] => vec![NAME.to_string()],
         _ if whole => oracles::WHOLE.map(String::from).into(),
-        _ => return Err("cargo rig twin [whole | coverage | drawn CALLS [SEED]]".into()),
+        _ => return Err("cargo rig twin [whole | rust | coverage | drawn CALLS [SEED]]".into()),
     };
     scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
     if !whole {
@@ -107,6 +122,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let linux = compare::results(&sides.linux);
     let ours = compare::results(&sides.ours);
     outcome.add(judge.compare("", &linux, &ours, &[]));
+    outcome.add(judge_rust(&root, &scripts, &linux)?);
     for oracle in ORACLES.iter().filter(|_| whole) {
         let other = printed(&logs.join(oracle.logs))?;
         let other = compare::results(&other);
@@ -118,6 +134,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         let rows = oracles::rows(&page, Some(oracle.heading))?;
         outcome.add(judge.compare(oracle.heading, linux, ours, &rows));
     }
+    Ok(outcome)
+}
+
+/// Runs scripts on Rust's API, and compares with Linux's results.
+fn judge_rust(root: &Path, scripts: &[Script], linux: &Results<'_>) -> Result<Outcome, String> {
+    let page = read(&root.join(PAGE))?;
+    let judge = Judge {
+        scripts,
+        rows: oracles::rows(&page, None)?,
+    };
+    let printed = rust::Printed::of(scripts, linux);
+    write(&root.join(LOGS).join("rust"), &printed.lines)?;
+    let mut outcome = printed.report();
+    let ours = compare::results(&printed.lines);
+    let rows = oracles::rows(&page, Some(RUST))?;
+    outcome.add(judge.compare(RUST, linux, &ours, &rows));
     Ok(outcome)
 }
 
@@ -147,7 +179,7 @@ fn both(
     let directory = root.join("target/rigs/twin");
     let logs = root.join(LOGS);
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let input = logs.join("scripts");
+    let input = logs.join(INPUT);
     write(&input, &script::input(scripts))?;
 
     let in_c = directory.join("in-c");
@@ -185,7 +217,7 @@ fn both(
     };
     outcome.add(stock_driver::run_rig(&rig, options)?);
     let linux = printed(&logs.join("trixie").join(scenario))?;
-    write(&logs.join("linux"), &linux)?;
+    write(&logs.join(LINUX), &linux)?;
     Ok((outcome, Sides { linux, ours }))
 }
 

@@ -166,6 +166,22 @@ pub(super) fn input(scripts: &[Script]) -> String {
     text
 }
 
+/// The scripts of a runner's input.
+pub(super) fn of_input(text: &str) -> Vec<Script> {
+    let mut scripts: Vec<Script> = Vec::new();
+    for line in text.lines() {
+        match (line.split_once(' '), scripts.last_mut()) {
+            (Some(("@", name)), _) => scripts.push(Script {
+                name: name.into(),
+                lines: Vec::new(),
+            }),
+            (Some((_, line)), Some(script)) => script.lines.push(line.into()),
+            _ => {}
+        }
+    }
+    scripts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +222,7 @@ do second
             .collect();
         assert_eq!(found, expected);
         assert_eq!(input(&scripts[2..]), "@ b\n0 close\n1 end\n");
+        assert_eq!(of_input(&input(&scripts)), scripts);
     }
 
     #[test]
