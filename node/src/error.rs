@@ -83,6 +83,13 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The process has so many threads, and is to have one when a node is opened that
+    /// [disconnects on exit](crate::Options::disconnect_on_exit).
+    #[cfg(feature = "last-messages")]
+    Threads(usize),
+    /// The process or the memory for [`disconnect_on_exit`](crate::Options::disconnect_on_exit) was not made.
+    #[cfg(feature = "last-messages")]
+    LastMessages(io::Error),
     /// The device did not go down.
     Close(CloseError),
     /// The server ended without having been ready for a client ([`Pair::run`](crate::Pair::run)).
@@ -209,6 +216,13 @@ impl fmt::Display for Error {
             }
             Self::Setup { step, source } => write!(f, "{step}: {source}"),
             Self::Serve { path, source } => write!(f, "{}: {source}", path.display()),
+            #[cfg(feature = "last-messages")]
+            Self::Threads(count) => write!(
+                f,
+                "a node that disconnects on exit is opened while there is one thread: now there are {count}"
+            ),
+            #[cfg(feature = "last-messages")]
+            Self::LastMessages(error) => write!(f, "preparing to disconnect on exit: {error}"),
             Self::Close(error) => error.fmt(f),
             Self::ServerNotReady => f.write_str("the server ended before it was ready"),
             Self::ServerPanicked => f.write_str("the server panicked"),

@@ -48,6 +48,12 @@
 //! [`Node::serve`] opens a socket at which another program can look at the device while this one uses it: `devinfo --socket`,
 //! or [`inspect`].
 //!
+//! # When the process ends
+//!
+//! [`Node::run`] disconnects all connections at its end, also when it ends by a panic. A process that is killed, aborts or calls
+//! `_exit` does not; with the feature `last-messages` and the option `disconnect_on_exit` another process does so for it, as
+//! Linux's kernel does for RDMA programs.
+//!
 //! # Without this crate
 //!
 //! Everything here is a short way to what [`verbs`] and [`cm`] have: those are `no_std` and allocate nothing. What this crate
@@ -62,12 +68,15 @@ mod event_channel;
 #[cfg(feature = "tokio")]
 mod handle;
 pub mod inspect;
+#[cfg(feature = "last-messages")]
+pub mod last_messages;
 mod link;
 #[cfg(feature = "model")]
 mod models;
 mod node;
 mod page_chunks;
 mod pair;
+mod patience;
 mod platform;
 mod report;
 mod resolver;

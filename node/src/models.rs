@@ -1,8 +1,10 @@
 //! Device models as devices.
 
 use std::fmt::Display;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bareverbs_in_process::Builder;
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
@@ -13,7 +15,10 @@ use connectx_model::link::stream::{Connection, Wish};
 
 use crate::address::{Host, NodeAddress};
 use crate::error::Error;
+#[cfg(feature = "last-messages")]
+use crate::last_messages::End;
 use crate::node::{FAULT_VARIABLE, LINK_VARIABLE, Options, UNIT_VARIABLE};
+use crate::patience::when_free;
 use crate::platform::DevicePlatform;
 
 /// Models with these numbers, at the ends of a cable, or on InfiniBand in a subnet.
@@ -24,33 +29,61 @@ pub(crate) fn models<const N: usize>(
     platforms(options, numbers, None)
 }
 
-/// A model alone, on the wire that the environment names, if it names one.
-pub(crate) fn model(options: Options, address: NodeAddress) -> Result<DevicePlatform, Error> {
-    let unit = variable(UNIT_VARIABLE, |text| match text.parse() {
+/// The number that a model alone is to have, if the environment names one.
+fn unit() -> Result<Option<u8>, Error> {
+    variable(UNIT_VARIABLE, |text| match text.parse() {
         Ok(unit @ 1..=254) => Ok(unit),
         _ => Err("expected a number from 1 to 254"),
-    })?;
+    })
+}
+
+/// `true` if another process may open the device when this one is gone, with the same number.
+fn is_left_to_another(options: Options) -> bool {
+    #[cfg(feature = "last-messages")]
+    return options.disconnect_on_exit;
+    #[cfg(not(feature = "last-messages"))]
+    {
+        let _ = options;
+        false
+    }
+}
+
+/// The end of a network that a model alone has, if the environment names one.
+#[cfg(feature = "last-messages")]
+pub(crate) fn end(address: NodeAddress) -> Result<Option<End>, Error> {
+    let own = unit()?.unwrap_or_else(|| number_of(address));
+    variable(LINK_VARIABLE, |link| {
+        let link = link.parse::<datagram::Address>()?;
+        End::of_link(&link, own).map_err(|error| error.to_string())
+    })
+}
+
+/// A model alone, on the wire that the environment names, if it names one. It is waited for as long as `patience` if another
+/// process has it.
+pub(crate) fn model(
+    options: Options,
+    address: NodeAddress,
+    patience: Duration,
+) -> Result<DevicePlatform, Error> {
+    let unit = unit()?;
     let own = unit.unwrap_or_else(|| number_of(address));
+    let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
     let plugged = variable(LINK_VARIABLE, |link| {
-        let open = || match link.parse()? {
+        let link = link.parse::<datagram::Address>()?;
+        let open = || match &link {
             datagram::Address::Switch(path) => {
                 let (first, count) = (own, 1);
-                let wish = match unit {
-                    Some(_) => Wish::Exactly { first, count },
-                    None => Wish::Preferably { first, count },
+                let wish = match unit.is_some() || is_left_to_another(options) {
+                    true => Wish::Exactly { first, count },
+                    false => Wish::Preferably { first, count },
                 };
-                let connection =
-                    Connection::open(&path, wish).map_err(|error| error.to_string())?;
+                let connection = Connection::open(path, wish)?;
                 let number = connection.first_unit();
-                let wire = Wire::on_switch(0, connection).map_err(|error| error.to_string())?;
-                Ok((number, wire))
+                Ok((number, Wire::on_switch(0, connection)?))
             }
-            ends => {
-                let wire = Wire::open(0, &ends).map_err(|error| error.to_string())?;
-                Ok::<_, String>((own, wire))
-            }
+            ends => Ok((own, Wire::open(0, ends)?)),
         };
-        open()
+        when_free(patience, is_in_use, open).map_err(|error| error.to_string())
     })?;
     let [model] = match plugged {
         Some((number, wire)) => platforms(options, [number], Some(wire))?,

@@ -19,8 +19,11 @@ use crate::address::{Address, NodeAddress};
 use crate::device_name::DeviceName;
 use crate::error::{Error, EthernetSetting, SetupStep};
 use crate::inspect::Served;
+#[cfg(feature = "last-messages")]
+use crate::last_messages::{self, End, Messages};
 use crate::link::{is_usable, wait_for_link};
 use crate::page_chunks::PageChunks;
+use crate::patience::when_free;
 use crate::platform::DevicePlatform;
 use crate::resolver::PortResolver;
 use crate::storage::{self, DeviceStorage, Host, ManagerStorage, PARTITIONS, SubnetMemory};
@@ -71,6 +74,21 @@ pub struct Options {
     pub seed: Option<u64>,
     /// The ports of device models are InfiniBand ports, as a subnet manager has set them up. Off by default.
     pub infiniband: bool,
+    /// Disconnect when the process ends in whatever way: for one that is killed, aborts, calls `_exit` or runs another program
+    /// (`execve`), another process opens the device again and sends the DREQ or the REJ of each connection, as the kernel does on
+    /// Linux. Off by default.
+    ///
+    /// That process is a copy of this one, forked by [`Node::open`] and its relatives, which therefore are called while the
+    /// process has one thread: at the beginning of `main`, and before a runtime of several threads is made. It is no child of this
+    /// one's; it has no descriptors of it, not even standard error unless records of level `Debug` are logged, and ends with
+    /// [`Node::run`]. `ps` names it `hang-up`; what ends processes by their command line (`pkill -f`) or by their cgroup ends both.
+    /// A program that begins with the same device and this feature waits until the last one's connections are ended.
+    ///
+    /// On a switch the model has the number of [`UNIT_VARIABLE`] or of the address, and none that the switch gives. A model
+    /// without a link, a [`Pair`](crate::Pair), whose ends are gone at once, and a platform of the caller's ([`Node::new`]) are
+    /// not disconnected.
+    #[cfg(feature = "last-messages")]
+    pub disconnect_on_exit: bool,
 }
 
 impl Default for Options {
@@ -85,6 +103,8 @@ impl Default for Options {
             patient: false,
             seed: None,
             infiniband: false,
+            #[cfg(feature = "last-messages")]
+            disconnect_on_exit: false,
         }
     }
 }
@@ -157,6 +177,10 @@ pub struct Node<P: Platform = DevicePlatform> {
     address: NodeAddress,
     options: Options,
     served: Option<Served<P>>,
+    /// Another process has had the address, which is no other host's therefore.
+    had_address: bool,
+    #[cfg(feature = "last-messages")]
+    last_messages: Option<Messages>,
 }
 
 impl Node {
@@ -191,16 +215,33 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// [`Error::NoModel`], [`Error::Variable`], or [`Error::Function`] with what VFIO says.
+    /// [`Error::NoModel`], [`Error::Variable`], or [`Error::Function`] with what VFIO says; those of
+    /// [`disconnect_on_exit`](Options::disconnect_on_exit).
     pub fn open_with(
         device: DeviceName,
         address: impl Into<NodeAddress>,
         options: Options,
     ) -> Result<Self, Error> {
         let address = address.into();
+        #[cfg(feature = "last-messages")]
+        let last_messages = prepare_to_disconnect(device, address, options)?;
+        Ok(Self {
+            #[cfg(feature = "last-messages")]
+            last_messages,
+            ..Self::open_within(Duration::ZERO, device, address, options)?
+        })
+    }
+
+    /// Opens a device, for which it waits as long as `patience` if another process has it.
+    fn open_within(
+        patience: Duration,
+        device: DeviceName,
+        address: NodeAddress,
+        options: Options,
+    ) -> Result<Self, Error> {
         let platform = match device {
-            DeviceName::Vfio(function) => open_function(function, options.interrupts)?,
-            DeviceName::Model => model(options, address)?,
+            DeviceName::Vfio(function) => open_function(function, options.interrupts, patience)?,
+            DeviceName::Model => model(options, address, patience)?,
         };
         let mut node = Self::new(platform, address, options);
         if device == DeviceName::Model {
@@ -210,29 +251,80 @@ impl Node {
     }
 }
 
-/// Opens a function on VFIO, with an interrupt vector or for polling.
+/// The time for which a process that hangs up waits for the device of the one that is gone: its memory is released first.
+#[cfg(feature = "last-messages")]
+const RELEASE: Duration = Duration::from_secs(10);
+
+/// Waits for a process that hangs up for an earlier one with the same device, and starts one for this one, if there is to be one.
+#[cfg(feature = "last-messages")]
+fn prepare_to_disconnect(
+    device: DeviceName,
+    address: NodeAddress,
+    options: Options,
+) -> Result<Option<Messages>, Error> {
+    let end = match device {
+        DeviceName::Vfio(function) => Some(End::Function(function)),
+        #[cfg(feature = "model")]
+        DeviceName::Model => crate::models::end(address)?,
+        #[cfg(not(feature = "model"))]
+        DeviceName::Model => None,
+    };
+    let Some(end) = end else {
+        return Ok(None);
+    };
+    if !options.disconnect_on_exit {
+        end.wait();
+        return Ok(None);
+    }
+    let connections = storage::connections(options.connections);
+    let messages = last_messages::start(&end, connections, |messages| {
+        let options = Options {
+            connections: 1,
+            ..options
+        };
+        let mut node = Node::open_within(RELEASE, device, address, options)?;
+        node.had_address = true;
+        node.run(|cm| {
+            cm.send_last_messages(messages);
+            Ok(())
+        })
+    });
+    messages.map(Some)
+}
+
+/// Opens a function on VFIO, with an interrupt vector or for polling. It is waited for as long as `patience` if another process
+/// has it.
 pub(crate) fn open_function(
     address: PciAddress,
     interrupts: bool,
+    patience: Duration,
 ) -> Result<DevicePlatform, Error> {
     let vectors = if interrupts {
         bareverbs_vfio::Options::with_vectors(1)
     } else {
         bareverbs_vfio::Options::default()
     };
-    match VfioDevice::open_with(address, vectors) {
+    let is_in_use = |error: &bareverbs_vfio::OpenError| {
+        matches!(error, bareverbs_vfio::OpenError::InUse { .. })
+    };
+    let open = || VfioDevice::open_with(address, vectors);
+    match when_free(patience, is_in_use, open) {
         Ok(device) => Ok(device.into()),
         Err(source) => Err(Error::Function { address, source }),
     }
 }
 
 #[cfg(feature = "model")]
-fn model(options: Options, address: NodeAddress) -> Result<DevicePlatform, Error> {
-    crate::models::model(options, address)
+fn model(
+    options: Options,
+    address: NodeAddress,
+    patience: Duration,
+) -> Result<DevicePlatform, Error> {
+    crate::models::model(options, address, patience)
 }
 
 #[cfg(not(feature = "model"))]
-fn model(_: Options, _: NodeAddress) -> Result<DevicePlatform, Error> {
+fn model(_: Options, _: NodeAddress, _: Duration) -> Result<DevicePlatform, Error> {
     Err(Error::NoModel)
 }
 
@@ -244,6 +336,9 @@ impl<P: Platform + Clone> Node<P> {
             address: address.into(),
             options,
             served: None,
+            had_address: false,
+            #[cfg(feature = "last-messages")]
+            last_messages: None,
         }
     }
 
@@ -288,7 +383,7 @@ impl<P: Platform + Clone> Node<P> {
     ///
     /// As for [`run`](Self::run).
     pub fn run_with<T, E: From<Error>>(
-        self,
+        mut self,
         work: impl FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T, E>,
     ) -> Result<T, E> {
         let (mut work, mut chunks) = (work, PageChunks::new(CHUNKS));
@@ -304,7 +399,7 @@ impl<P: Platform + Clone> Node<P> {
     }
 
     /// One attempt, with so many chunks for the firmware's pages.
-    fn attempt<T, E, W>(&self, chunks: Vec<PageChunk>, work: W) -> Result<T, Failure<E, W>>
+    fn attempt<T, E, W>(&mut self, chunks: Vec<PageChunk>, work: W) -> Result<T, Failure<E, W>>
     where
         W: FnOnce(&mut Cm<'_, '_, P>, &About) -> Result<T, E>,
     {
@@ -363,6 +458,10 @@ impl<P: Platform + Clone> Node<P> {
                 }
             }
             self.settle(&mut cm)?;
+            #[cfg(feature = "last-messages")]
+            if let Some(messages) = &mut self.last_messages {
+                cm.set_last_messages(messages.as_mut_slice());
+            }
             match &self.served {
                 None => work(&mut cm, &about),
                 Some(served) => {
@@ -429,15 +528,14 @@ impl<P: Platform + Clone> Node<P> {
         let NodeAddress::Ip(address) = self.address else {
             return Err(Error::GidOnEthernet);
         };
-        let mut neighbours = NeighbourDiscovery::new(
-            device,
-            pd,
-            EthernetInit::default(),
-            ip::Config::new(seed),
-            host.storage(),
-        )
-        .map_err(SetupStep::Host.failed())?
-        .with_roce_version(self.options.roce_version.unwrap_or(RoceVersion::V2));
+        let mut config = ip::Config::new(seed);
+        if self.had_address {
+            (config.ipv6_probes, config.announcements) = (0, 0);
+        }
+        let mut neighbours =
+            NeighbourDiscovery::new(device, pd, EthernetInit::default(), config, host.storage())
+                .map_err(SetupStep::Host.failed())?
+                .with_roce_version(self.options.roce_version.unwrap_or(RoceVersion::V2));
         let claiming = SetupStep::Address(address.ip);
         neighbours
             .add_address(address.ip, address.prefix_len(), address.vlan)

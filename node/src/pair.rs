@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use bareverbs_core::Mtu;
 
@@ -66,8 +67,8 @@ impl Pair {
         let [theirs, ours] = match *devices {
             [DeviceName::Model] => models(options)?,
             [DeviceName::Vfio(theirs), DeviceName::Vfio(ours)] => [
-                open_function(theirs, options.interrupts)?,
-                open_function(ours, options.interrupts)?,
+                open_function(theirs, options.interrupts, Duration::ZERO)?,
+                open_function(ours, options.interrupts, Duration::ZERO)?,
             ],
             ref devices => return Err(Error::NotTwoDevices(devices.len())),
         };

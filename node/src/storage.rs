@@ -80,7 +80,7 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
             // for a peer with as many connections that are not established yet, which may be all of them.
             ids: slots(connections + connections / 4 + 8, || rdma::IdSlot::EMPTY),
             channels: slots(2, || rdma::ChannelSlot::EMPTY),
-            connections: slots(connections + ENDED.max(connections), || Slot::EMPTY),
+            connections: slots(self::connections(connections), || Slot::EMPTY),
             listeners: slots(2, || ListenerSlot::EMPTY),
             replies: slots(32, || ReplySlot::EMPTY),
             sidr: slots(connections, || SidrSlot::EMPTY),
@@ -103,6 +103,14 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
             groups: &mut self.groups,
             deferred_mads: &mut self.deferred_mads,
         }
+    }
+}
+
+/// Connections that the manager has room for, those in timewait included.
+pub(crate) const fn connections(connections: usize) -> usize {
+    match connections < ENDED {
+        true => connections + ENDED,
+        false => 2 * connections,
     }
 }
 

@@ -4,7 +4,8 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{CString, OsString, c_int};
-use std::fs::OpenOptions;
+use std::fs::{DirEntry, OpenOptions};
+use std::io;
 use std::mem::transmute;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -21,7 +22,9 @@ pub const ARGUMENT: &str = "--hang-up";
 /// is no child of the program's, has nothing of it open but standard input, and no signal of its terminal reaches it.
 pub fn serve() -> ExitCode {
     // SAFETY: nothing of this process is open yet.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0) };
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0) } != 0 {
+        close_each();
+    }
     let names = std::env::args_os().skip(2);
     let hold =
         |name: OsString| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name.as_bytes())?);
@@ -42,8 +45,21 @@ pub fn serve() -> ExitCode {
     }
 }
 
+/// Closes what is open beside input and output, on kernels before 5.9.
+fn close_each() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let number = |entry: io::Result<DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let open: Vec<c_int> = open.filter_map(number).collect();
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
+        // SAFETY: nothing of this process is open yet. That of the folder is closed already.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
 fn hang_up() -> Result<(), String> {
-    let fail = |error: std::io::Error| error.to_string();
+    let fail = |error: io::Error| error.to_string();
     let nothing = OpenOptions::new().write(true).open("/dev/null");
     let nothing = nothing.map_err(fail)?;
     // Who reads the program's output until its end shall not wait for this process.
@@ -66,7 +82,7 @@ fn hang_up() -> Result<(), String> {
         }
         match transmute::<*mut libc::c_void, extern "C" fn() -> c_int>(function)() {
             0 => Ok(()),
-            _ => Err(fail(std::io::Error::last_os_error())),
+            _ => Err(fail(io::Error::last_os_error())),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::{Mutex, Once, OnceLock};
 
 use bareverbs_node::cm::engine::LastMessage;
+use bareverbs_node::last_messages::End;
 use bareverbs_node::vfio::{OpenError, Options, VfioDevice};
 use bareverbs_node::{Address, DeviceName, DevicePlatform};
 
@@ -118,26 +119,24 @@ impl DeviceObject {
     /// Makes the memory for the last messages of all devices that have a network with others.
     fn last_messages(&self) -> Result<Vec<Option<last_messages::Messages>>> {
         let devices = devices()?;
-        let mut names: Vec<String> = devices.iter().filter_map(Self::end_name).collect();
-        names.dedup();
-        match names.is_empty() {
+        let mut ends: Vec<End> = devices.iter().filter_map(Self::end).collect();
+        ends.dedup();
+        match ends.is_empty() {
             true => Ok(Vec::new()),
             false => {
-                owner::wait_for_all(&names);
+                owner::wait_for_all(&ends);
+                let names: Vec<String> = ends.iter().map(End::name).collect();
                 last_messages::begin(devices.len(), self.first_unit, &names)
             }
         }
     }
 
-    /// The name of its end of a network with others, if it has one.
-    fn end_name(&self) -> Option<String> {
+    /// Its end of a network with others, if it has one.
+    fn end(&self) -> Option<End> {
         match self.name {
-            DeviceName::Vfio(address) => Some(owner::name_of(&address.to_string())),
+            DeviceName::Vfio(address) => Some(End::Function(address)),
             #[cfg(feature = "model")]
-            DeviceName::Model => {
-                let end = crate::process::model::end(self.first_unit);
-                end.is_some().then(|| owner::name_of(&end))
-            }
+            DeviceName::Model => crate::process::model::end(self.first_unit),
             #[cfg(not(feature = "model"))]
             DeviceName::Model => None,
         }
@@ -156,7 +155,7 @@ impl DeviceObject {
         match self.name {
             DeviceName::Vfio(address) => {
                 let options = Options::with_vectors(1);
-                owner::wait_for_end(&address.to_string());
+                owner::wait_for_end(&End::Function(address));
                 let is_in_use = |error: &OpenError| matches!(error, OpenError::InUse { .. });
                 let open = || VfioDevice::open_with(address, options);
                 match owner::when_free(is_in_use, open) {

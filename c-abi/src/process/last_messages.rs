@@ -1,18 +1,16 @@
 //! Work that is left when the process is gone: the last message of each connection, in memory that outlives the process, and a
 //! process beside it that sends them ([`hang_up`](crate::process::hang_up)). The kernel does that for RDMA programs on Linux.
 
-// UNSAFETY: memory that is shared with another process, and the start of that process.
+// UNSAFETY: the start of a process.
 #![expect(unsafe_code)]
 
 use std::ffi::{CString, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
-use std::slice;
 use std::sync::Mutex;
 
 use bareverbs_node::cm::engine::LastMessage;
@@ -60,49 +58,9 @@ pub(crate) fn begin(
     names: &[String],
 ) -> Result<Vec<Option<Messages>>> {
     let runner = runner().ok_or(Errno(libc::ENOENT))?;
-    // SAFETY: the name is text; the descriptor is new, and only this value's.
-    let first = unsafe {
-        let file = libc::memfd_create(c"bareverbs".as_ptr(), libc::MFD_CLOEXEC);
-        OwnedFd::from_raw_fd(Some(file).filter(|file| *file >= 0).ok_or(Errno::last())?)
-    };
-    // Not one of the three that a program has for its input and output.
-    let file = File::from(first.try_clone()?);
-    // Before the lock, which would end with it.
-    drop(first);
-    let size = devices * CONNECTIONS * size_of::<LastMessage>();
-    file.set_len(size as u64)?;
-    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, anywhere.
-    let memory = unsafe { libc::mmap(null_mut(), size, access, shared, file.as_raw_fd(), 0) };
-    if memory == libc::MAP_FAILED {
-        return Err(Errno::last());
-    }
-    // SAFETY: the mapping has this size and stays; zeros, and all else that may be there, are values of it. The other process
-    // reads it when this one is gone.
-    let messages = unsafe { slice::from_raw_parts_mut(memory.cast(), devices * CONNECTIONS) };
-    record_lock(&file, libc::F_SETLK, libc::F_WRLCK)?;
-    start(&file, &runner, first_unit, names)?;
-    // The lock ends with the first descriptor of the file that this process closes, at its end at the latest; or it runs another
-    // program. Its children do not have the lock.
-    let _ = file.into_raw_fd();
-    Ok(messages.chunks_mut(CONNECTIONS).map(Some).collect())
-}
-
-/// Locks the file for this process, which the kernel undoes when the process ends.
-pub(crate) fn record_lock(file: &File, command: c_int, kind: c_int) -> io::Result<()> {
-    // SAFETY: zeros are a value of it: the whole file.
-    let mut whole: libc::flock = unsafe { MaybeUninit::zeroed().assume_init() };
-    whole.l_type = kind as i16;
-    loop {
-        // SAFETY: the kernel reads the structure.
-        if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const whole) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    let messages = bareverbs_node::last_messages::Messages::new(devices * CONNECTIONS)?;
+    start(messages.file(), &runner, first_unit, names)?;
+    Ok(messages.leak().chunks_mut(CONNECTIONS).map(Some).collect())
 }
 
 /// The runner beside the file that has this function.

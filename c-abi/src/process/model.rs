@@ -6,7 +6,6 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::path::{PathBuf, absolute};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use bareverbs_in_process::subnet::{Subnet, infiniband_port};
 use bareverbs_in_process::{Builder, World, survive_gone_memory};
 use bareverbs_node::DevicePlatform;
+use bareverbs_node::last_messages::End;
 use connectx_model::Config;
 use connectx_model::fault::setting as fault;
 use connectx_model::link::datagram::{Address, Wire};
@@ -50,11 +50,22 @@ pub(crate) fn first_unit(count: usize) -> Result<u8> {
             count,
         },
     };
-    if let Some(unit) = given {
-        owner::wait_for_end(&end(unit));
+    let open = || {
+        let connection = when_free(is_in_use, || Connection::open(&path, wish));
+        connection.map_err(failed(settings::LINK, &link))
+    };
+    if let Some(end) = given.and_then(end) {
+        owner::wait_for_end(&end);
     }
-    let connection = when_free(is_in_use, || Connection::open(&path, wish));
-    let connection = connection.map_err(failed(settings::LINK, &link))?;
+    let mut connection = open()?;
+    if given.is_none()
+        && let Some(end) = end(connection.first_unit()).filter(|end| !end.is_free())
+    {
+        // The number is first for the process that hangs up for the last one which had it.
+        drop(connection);
+        owner::wait_for_end(&end);
+        connection = open()?;
+    }
     let first = connection.first_unit();
     log::info!("unit {first}");
     *lock(&CONNECTION) = Some(connection);
@@ -62,13 +73,9 @@ pub(crate) fn first_unit(count: usize) -> Result<u8> {
 }
 
 /// The end that the models have of a network with other processes, if there is one, `unit` being the first one's number.
-pub(crate) fn end(unit: u8) -> Option<(PathBuf, u8)> {
-    let path = match settings::value(settings::LINK)?.parse().ok()? {
-        Address::Switch(path) => return Some((absolute(path).ok()?, unit)),
-        Address::Unix { local, .. } => absolute(local).ok()?,
-        Address::Udp { local, .. } => local.into(),
-    };
-    Some((path, 0))
+pub(crate) fn end(unit: u8) -> Option<End> {
+    let link = settings::value(settings::LINK)?.parse().ok()?;
+    End::of_link(&link, unit).ok()
 }
 
 /// Model `index` of `count`, of which `unit` is the first one's number.
@@ -106,7 +113,9 @@ extern "C" fn leave() {
 }
 
 fn build(count: usize, unit: u8) -> Result<Arc<World>> {
-    owner::wait_for_end(&end(unit));
+    if let Some(end) = end(unit) {
+        owner::wait_for_end(&end);
+    }
     let wire = settings::value(settings::LINK)
         .map(|link| open(&link))
         .transpose()?;

@@ -1,0 +1,103 @@
+//! A device or an end of a network that one process has at a time, and the name by which the next one waits.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
+#[cfg(feature = "model")]
+use std::path::absolute;
+use std::time::Duration;
+
+use bareverbs_vfio::PciAddress;
+#[cfg(feature = "model")]
+use connectx_model::link::datagram;
+
+use crate::patience::when_free;
+
+/// The time that a process waits for one that may hang up for another one.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A card, or an end of a network of models: one process has it at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum End {
+    /// A function on VFIO.
+    Function(PciAddress),
+    /// A wire's end, by its path or address, or a switch's path and the number that a process has there.
+    Network(PathBuf, u8),
+}
+
+impl End {
+    /// The end of a network that a model has, `unit` being its number.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says of a path that cannot be made absolute.
+    #[cfg(feature = "model")]
+    pub fn of_link(link: &datagram::Address, unit: u8) -> io::Result<Self> {
+        Ok(match link {
+            datagram::Address::Switch(path) => Self::Network(absolute(path)?, unit),
+            datagram::Address::Unix { local, .. } => Self::Network(absolute(local)?, 0),
+            datagram::Address::Udp { local, .. } => Self::Network(local.into(), 0),
+        })
+    }
+
+    /// The name, in the abstract namespace of Unix sockets, that a process holds as long as it may hang up for another one which
+    /// has this end.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("bareverbs-hang-up-{:x}", hasher.finish())
+    }
+
+    /// Returns `true` unless a process may hang up for another one that has, or had, this end.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.hold().is_ok()
+    }
+
+    /// Waits until no process may hang up for another one that had this end; for a second at most, as that process may be there
+    /// for one that has the end and works.
+    pub fn wait(&self) {
+        let is_in_use = |error: &io::Error| error.kind() == ErrorKind::AddrInUse;
+        if let Err(error) = when_free(PATIENCE, is_in_use, || self.hold()) {
+            log::debug!("another process may hang up: {error}");
+        }
+    }
+
+    /// Has the name for as long as the socket is open.
+    pub(super) fn hold(&self) -> io::Result<UnixDatagram> {
+        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_by_end_and_are_held_once() {
+        let end = |path: &str, unit| End::Network(path.into(), unit);
+        let function = |text: &str| End::Function(text.parse().expect("an address"));
+        let mine = format!("/tmp/{}", std::process::id());
+        let all = [
+            end(&mine, 1),
+            end(&mine, 2),
+            end("/tmp/b", 1),
+            function("0000:01:00.0"),
+            function("0000:01:00.1"),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert_eq!(one.name(), one.clone().name());
+            assert!(all[..index].iter().all(|other| other.name() != one.name()));
+        }
+        let held = all[0].hold().expect("a name of this length");
+        assert!(!all[0].is_free() && all[1].is_free());
+        let again = all[0].hold().expect_err("it is held");
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+        drop(held);
+        all[0].wait();
+        all[0].hold().expect("nothing holds it");
+    }
+}
