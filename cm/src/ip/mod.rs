@@ -512,11 +512,6 @@ pub(crate) fn is_unicast(address: IpAddr) -> bool {
     !(odd || address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-/// Returns `true` for an address of no device: the one for all, or a loopback address (`cma_any_addr` of Linux's core/cma.c).
-pub(crate) fn is_any(address: IpAddr) -> bool {
-    address.is_unspecified() || address.is_loopback()
-}
-
 fn check_vlan(vlan: Option<u16>) -> Result<(), HostError> {
     match vlan {
         Some(vlan) if !(1..=4094).contains(&vlan) => Err(HostError::NotAVlan(vlan)),

@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
-use crate::ip::is_any;
 use crate::mad::sa::PathRecord;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
@@ -61,7 +60,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             });
         }
         let ip = address.ip();
-        let specific = !is_any(ip);
+        let specific = !ip.is_unspecified() && !ip.is_loopback();
         if specific && !self.router.is_own_end(ip, over_ip) {
             return Err(self.router.not_own(address, over_ip));
         }

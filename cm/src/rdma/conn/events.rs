@@ -112,9 +112,13 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     if self.rest_if_stale(now, index, data.is_empty()) => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);
-                    self.ids
-                        .store_private_data(index, EventType::Rejected, data);
-                    self.ids[index].events.failure = Some(RdmaError::Rejected(reason));
+                    let events = &mut self.ids[index].events;
+                    events.failure = Some(RdmaError::Rejected(reason));
+                    // An event that waits keeps its own data.
+                    if events.pending.is_empty() {
+                        self.ids
+                            .store_private_data(index, EventType::Rejected, data);
+                    }
                     self.ids
                         .push(index, EventType::Rejected, i32::from(reason.0));
                 }

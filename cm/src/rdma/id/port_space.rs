@@ -4,12 +4,17 @@ use core::net::{IpAddr, SocketAddr};
 
 use bareverbs_core::Platform;
 
-use crate::ip::is_any;
 use crate::rdma::id::slot::IdSlot;
 use crate::rdma::id::table::{IdTable, PortRange};
 use crate::rdma::types::error::RdmaError;
 use crate::rdma::types::id::NIL;
 use crate::rdma::types::{IdState, PortSpace};
+
+/// Returns `true` for an address of no device, which takes its port from all addresses: the one for all, and a loopback address
+/// (`cma_any_addr` of Linux's core/cma.c). Without programs in C the latter is left out, for less code.
+fn is_any(ip: IpAddr) -> bool {
+    ip.is_unspecified() || cfg!(feature = "attached-qps") && ip.is_loopback()
+}
 
 impl<P: Platform> IdTable<'_, '_, P> {
     fn port_bucket(&self, port: u16) -> usize {
@@ -62,7 +67,7 @@ impl<P: Platform> IdTable<'_, '_, P> {
                     return Some(at as usize);
                 }
                 let takes = ip.is_ipv4() == destination.is_ipv4() || !slot.options.is_af_only(ip);
-                if is_any(ip) && takes {
+                if (ip.is_unspecified() || ip.is_loopback()) && takes {
                     any = Some(at as usize);
                 }
             }

@@ -312,14 +312,9 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
     }
 
-    /// Keeps the private data that came with an event, unless an event that waits has some.
+    /// Keeps the private data that came with an event.
     pub(crate) fn store_private_data(&mut self, index: usize, event: EventType, data: &[u8]) {
         let slot = &mut self[index];
-        let kept = slot.events.private_event;
-        let mut waiting = slot.events.pending.iter();
-        if waiting.any(|pending| Some(pending.event) == kept) {
-            return;
-        }
         slot.events.private[..data.len()].copy_from_slice(data);
         slot.events.private_len = data.len() as u8;
         slot.events.private_event = Some(event);
