@@ -283,7 +283,8 @@ unsafe fn resolve_addr(
             let object = self::id(id)?;
             let source = from_c(src_addr)?;
             let destination = from_c(dst_addr)?.ok_or(Errno::EINVAL)?;
-            if lock(&object.inner).loopback {
+            if lock(&object.inner).loopback && !is_any(&destination) {
+                // From there this host alone is reached.
                 return Err(Errno::ENODEV);
             }
             object.choose_device(source)?;
