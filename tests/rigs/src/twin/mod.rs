@@ -301,7 +301,9 @@ fn on_ours(
 ) -> Result<String, String> {
     let part = logs.join("part");
     let mut all = String::new();
-    for scripts in scripts.chunks(AT_A_TIME) {
+    let mut left = scripts;
+    while !left.is_empty() {
+        let (scripts, more) = left.split_at(left.len().min(AT_A_TIME));
         write(&part, &script::input(scripts))?;
         let input = File::open(&part).map_err(|error| format!("{}: {error}", part.display()))?;
         let mut command = Command::new(bundle.join(RUNNER));
@@ -317,6 +319,15 @@ fn on_ours(
         });
         all += &printed;
         all += "\n";
+        // Where a process has died, another one goes on behind the script in which it did.
+        let begun = printed
+            .lines()
+            .filter(|line| line.starts_with("@ "))
+            .count();
+        left = match ended {
+            true => more,
+            false => &left[begun.clamp(1, scripts.len())..],
+        };
     }
     Ok(all)
 }

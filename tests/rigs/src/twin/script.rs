@@ -26,15 +26,28 @@ type Parts<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
 /// Reads the files of a folder, in the order of their names.
 pub(super) fn read_folder(folder: &Path) -> Result<Vec<Script>, String> {
+    let texts = texts(folder)?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    read(&texts)
+}
+
+fn texts(folder: &Path) -> Result<Vec<String>, String> {
     let texts = || -> std::io::Result<Vec<String>> {
         let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
         let mut paths = paths.collect::<std::io::Result<Vec<_>>>()?;
         paths.sort();
         paths.iter().map(fs::read_to_string).collect()
     };
-    let texts = texts().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    read(&texts)
+    texts().map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// Reads the scripts of a file, which may use parts of the files in a folder.
+pub(super) fn read_one(folder: &Path, file: &Path) -> Result<Vec<Script>, String> {
+    let known = texts(folder)?;
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let others = read(&known)?.len();
+    Ok(read(&[known.as_slice(), &[&text]].concat())?.split_off(others))
 }
 
 /// Reads files.
@@ -151,6 +164,11 @@ fn alternatives(line: &str) -> Vec<String> {
         })
     };
     (0..most.unwrap_or(1)).map(one).collect()
+}
+
+/// The text of a file with this script, which has no `end` as its last call.
+pub(super) fn text(script: &Script) -> String {
+    format!("script {}\n{}\n", script.name, script.lines.join("\n"))
 }
 
 /// The runner's input.

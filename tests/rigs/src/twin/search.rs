@@ -1,9 +1,10 @@
-//! `cargo rig twin drawn CALLS [SEED]`: many drawn scripts, and the shortest ones that show how the sides differ.
+//! `cargo rig twin drawn CALLS [SEED]`: many drawn scripts, and the shortest ones that show how the sides differ, each in a
+//! file of its own. `cargo rig twin drawn FILE` does the same with the scripts of a file, such as one of these.
 
 use super::compare::{Difference, Row};
 use super::oracles::{self, LONG};
-use super::script::{END, Script};
-use super::{LOGS, PAGE, both, drawn, read, shrink};
+use super::script::{self, END, Script};
+use super::{LOGS, PAGE, SCRIPTS, both, drawn, read, shrink, write};
 use crate::outcome::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,20 +20,21 @@ pub(super) fn new_seed() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
-/// Draws, runs and compares; then shortens.
+/// Draws, or reads a file; runs and compares; then shortens.
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<Outcome, String> {
-    let number = |word: &String| word.parse().map_err(|error| format!("{word:?}: {error}"));
-    let numbers = arguments
-        .iter()
-        .map(number)
-        .collect::<Result<Vec<u64>, String>>()?;
-    let (calls, seed) = match numbers[..] {
-        [calls] => (calls, new_seed()),
-        [calls, seed] => (calls, seed),
-        _ => return Err("cargo rig twin drawn CALLS [SEED]".into()),
+    let number = |word: &String| word.parse::<u64>();
+    let scripts = match arguments {
+        [file] if number(file).is_err() => script::read_one(&root.join(SCRIPTS), Path::new(file))?,
+        [calls, rest @ ..] if rest.len() < 2 => {
+            let numbers = [calls].into_iter().chain(rest).map(number);
+            let numbers = numbers.collect::<Result<Vec<u64>, _>>();
+            let numbers = numbers.map_err(|error| format!("{arguments:?}: {error}"))?;
+            let seed = numbers.get(1).copied().unwrap_or_else(new_seed);
+            println!("drawn by seed {seed}");
+            drawn::scripts(seed, numbers[0] as usize)
+        }
+        _ => return Err("cargo rig twin drawn CALLS [SEED] | FILE".into()),
     };
-    println!("drawn by seed {seed}");
-    let scripts = drawn::scripts(seed, calls as usize);
     let page = read(&root.join(PAGE))?;
     let rows = oracles::rows(&page, None)?;
     let (mut outcome, sides) = both(root, LONG, &scripts, &[LONG.into()], false)?;
@@ -57,18 +59,11 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<Outcome, String> 
         });
         println!("{}", found[0]);
     }
-    let shown: Vec<(&String, &Difference<'_>)> = kinds
-        .iter()
-        .map(|(kind, found)| (kind, found[0]))
-        .take(MOST)
-        .collect();
+    let shown: Vec<&Difference<'_>> = kinds.values().map(|found| found[0]).take(MOST).collect();
     if shown.is_empty() {
         return Ok(outcome);
     }
-    let begun: Vec<Script> = shown
-        .iter()
-        .map(|(_, found)| until(&scripts, found))
-        .collect();
+    let begun: Vec<Script> = shown.iter().map(|found| until(&scripts, found)).collect();
     let short = shrink::shrink(&begun, |tried| {
         let mut run: Vec<Script> = tried.iter().map(|(_, script)| script.clone()).collect();
         for script in &mut run {
@@ -78,21 +73,38 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<Outcome, String> 
         let (_, sides) = both(root, LONG, &run, &[LONG.into()], false)?;
         let differences = sides.differences(&run);
         let shows = |(number, script): &(usize, Script)| {
-            let of_it = differences
+            let first = differences
                 .iter()
                 .find(|it| it.script == script.name && !is_explained(it, &rows));
-            of_it.is_some_and(|found| kind(found) == *shown[*number].0)
+            first.is_some_and(|first| is_same(first, shown[*number], script))
         };
         Ok(tried.iter().map(shows).collect())
     })?;
-    for ((kind, _), script) in shown.iter().zip(short) {
+    let logs = root.join(LOGS);
+    for (found, script) in shown.iter().zip(short) {
+        let text = script::text(&script);
+        let path = logs.join(&script.name);
+        write(&path, &text)?;
         println!(
-            "\n{kind}:\nscript {}\n{}",
-            script.name,
-            script.lines.join("\n")
+            "\n{}:\n{text}    Linux: {}\n    ours:  {}",
+            kind(found),
+            found.linux,
+            found.ours
         );
+        println!("again: cargo rig twin drawn {}", path.display());
     }
     Ok(outcome)
+}
+
+/// Returns `true` if the first difference of a shortened script is the one that the long script showed: the same call with the
+/// same results. At the end of a script, the objects that stay may be fewer.
+fn is_same(first: &Difference<'_>, shown: &Difference<'_>, script: &Script) -> bool {
+    match script.lines.get(first.number) {
+        Some(call) => {
+            call == shown.call && (&first.linux, &first.ours) == (&shown.linux, &shown.ours)
+        }
+        None => shown.call == END && kind(first) == kind(shown),
+    }
 }
 
 /// Shortens the waits of a line: where what it waits for is left out, nothing comes.
@@ -200,5 +212,47 @@ mod tests {
             [("a: made / null EINVAL", 2), ("query: sum / sum", 1)]
         );
         assert_eq!(kinds["a: made / null EINVAL"][0].script, "t");
+    }
+
+    #[test]
+    fn a_shorter_script_shows_the_same_difference() {
+        let found = |number, call, linux: &str, ours: &str| Difference {
+            script: "s",
+            number,
+            call,
+            linux: linux.into(),
+            ours: ours.into(),
+        };
+        let script = Script {
+            name: "s".into(),
+            lines: ["a", "poll q wait=5000"].map(String::from).into(),
+        };
+        let shown = found(7, "poll q wait=5000", "sum=7", "sum=8");
+        // It runs with a shorter wait.
+        let same =
+            |linux, ours| is_same(&found(1, "poll q wait=1500", linux, ours), &shown, &script);
+        assert!(same("sum=7", "sum=8"));
+        assert!(!same("sum=7", "sum=9"));
+        assert!(!same("sum=6", "sum=8"));
+        assert!(!is_same(&found(0, "a", "sum=7", "sum=8"), &shown, &script));
+        let end = found(9, END, "x1=EBUSY x2=EBUSY", "all gone");
+        assert!(is_same(
+            &found(2, END, "x1=EBUSY x2=EBUSY", "all gone"),
+            &end,
+            &script
+        ));
+        assert!(!is_same(&found(2, END, "0", "1"), &end, &script));
+        assert!(!is_same(&found(2, END, "sum=7", "sum=8"), &shown, &script));
+    }
+
+    #[test]
+    fn the_shortest_script_can_be_read_again() {
+        let short = Script {
+            name: "drawn-1-2".into(),
+            lines: ["a = open", "close a"].map(String::from).into(),
+        };
+        let mut again = script::read(&[&script::text(&short)]).unwrap();
+        assert_eq!(again[0].lines.pop().as_deref(), Some(END));
+        assert_eq!(again, [short]);
     }
 }

@@ -93,18 +93,7 @@ fn part(script: &Script, name: String, lines: &Lines) -> Script {
 /// The next candidates: everything but a half, a quarter and so on down to each line, and what depends on these.
 fn candidates(script: &Script, lines: &Lines) -> BTreeSet<Lines> {
     let all: Vec<usize> = lines.iter().copied().collect();
-    let waits = |line: &usize| script.lines[*line].starts_with("rdma_get_");
     let mut found = BTreeSet::new();
-    if all.iter().any(waits) {
-        // These wait for ever for a completion that does not come: they go first, with the requests.
-        let posts = |line: &usize| script.lines[*line].starts_with("rdma_post_");
-        found.insert(
-            all.into_iter()
-                .filter(|line| !waits(line) && !posts(line))
-                .collect(),
-        );
-        return found;
-    }
     let mut size = all.len().div_ceil(2);
     loop {
         for left_out in all.chunks(size) {
@@ -121,17 +110,66 @@ fn candidates(script: &Script, lines: &Lines) -> BTreeSet<Lines> {
 fn without(script: &Script, lines: &Lines, left_out: &[usize]) -> Lines {
     let mut kept = Lines::new();
     let mut missing = BTreeSet::new();
+    let mut connected = true;
     for line in lines {
         let text = script.lines[*line].as_str();
         if left_out.contains(line) || names(text).any(|name| missing.contains(name)) {
             if let Some((name, _)) = text.split_once(" = ") {
                 missing.insert(name);
             }
+            connected &= !makes_connections(text);
         } else {
             kept.insert(*line);
         }
     }
-    kept
+    without_waits(script, kept, connected)
+}
+
+/// Returns `true` if messages of ids may not come without this call.
+fn makes_connections(text: &str) -> bool {
+    let call = text.split_once(" = ").map_or(text, |(_, call)| call);
+    let begins = ["rdma_", "event "];
+    let begins = begins.iter().any(|begin| call.starts_with(begin));
+    begins && !waits(call) && !posts(call)
+}
+
+fn waits(call: &str) -> bool {
+    call.starts_with("rdma_get_send_comp ") || call.starts_with("rdma_get_recv_comp ")
+}
+
+fn posts(call: &str) -> bool {
+    call.starts_with("rdma_post_")
+}
+
+/// The lines without calls that would wait for ever: those for a completion whose request or receive is not posted, or all if
+/// the ids may not be connected any more.
+fn without_waits(script: &Script, lines: Lines, connected: bool) -> Lines {
+    let of = |line: &usize| script.lines[*line].as_str();
+    if !connected {
+        let data = |line: &usize| waits(of(line)) || posts(of(line));
+        return lines.into_iter().filter(|line| !data(line)).collect();
+    }
+    let posted = |begin: &str| {
+        lines
+            .iter()
+            .filter(|line| of(line).starts_with(begin))
+            .count()
+    };
+    let receives = posted("rdma_post_recv ");
+    let requests = posted("rdma_post_") - receives;
+    let (mut sent, mut received) = (0, 0);
+    let comes = |line: &usize| {
+        let (count, most) = match of(line) {
+            call if call.starts_with("rdma_get_send_comp ") => (&mut sent, requests),
+            call if call.starts_with("rdma_get_recv_comp ") => {
+                (&mut received, receives.min(requests))
+            }
+            _ => return true,
+        };
+        *count += 1;
+        *count <= most
+    };
+    lines.iter().copied().filter(comes).collect()
 }
 
 #[cfg(test)]
@@ -183,19 +221,35 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_ever_goes_first() {
-        let long = script(&[
-            "a = open",
+    fn what_would_wait_for_ever_is_left_out() {
+        let begin = ["a = rdma_create_id", "rdma_connect a", "look"];
+        let data = [
+            "rdma_post_recv a",
             "rdma_post_send a",
             "rdma_get_send_comp a",
+            "rdma_get_recv_comp a",
             "close a",
-        ]);
-        let found = shrink(&[long], |tried| {
-            let waits = |script: &Script| script.lines.iter().any(|it| it.starts_with("rdma_get"));
-            assert!(!tried.iter().any(|(_, script)| waits(script)));
-            Ok(vec![true; tried.len()])
-        });
-        assert_eq!(found.unwrap()[0].lines.len(), 1);
+        ];
+        let long = script(&[begin.as_slice(), &data].concat());
+        let has =
+            |script: &Script, begin: &str| script.lines.iter().any(|it| it.starts_with(begin));
+        let ends = |script: &Script| {
+            let posted = has(script, "rdma_post_send") && has(script, "rdma_connect");
+            let receives = posted && has(script, "rdma_post_recv");
+            assert!(posted || !has(script, "rdma_get_send_comp"), "{script:?}");
+            assert!(receives || !has(script, "rdma_get_recv_comp"), "{script:?}");
+        };
+        // A difference in what is received needs the connection, and one after it does not.
+        let shortened = |wanted: &str| {
+            let found = shrink(std::slice::from_ref(&long), |tried| {
+                tried.iter().for_each(|(_, script)| ends(script));
+                Ok(tried.iter().map(|(_, it)| has(it, wanted)).collect())
+            });
+            found.unwrap()[0].lines.clone()
+        };
+        assert_eq!(shortened("close"), ["a = rdma_create_id", "close a"]);
+        let received = [&begin[..2], &[data[0], data[1], data[3]]].concat();
+        assert_eq!(shortened("rdma_get_recv_comp"), received);
     }
 
     #[test]
