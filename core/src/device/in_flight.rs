@@ -128,6 +128,18 @@ impl<P: Platform> Device<'_, P> {
         self.complete(flight, opcode, fixed_in, TailIn::None, &mut answer, &mut [])
     }
 
+    /// Executes a command that comes as bytes, as those do that a program writes itself. The header has to be the opcode's, and the
+    /// answer can be as long as `output`.
+    pub fn execute_bytes(
+        &self,
+        opcode: Opcode,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), CommandError> {
+        let flight = InFlight::Idle;
+        self.complete(flight, opcode, input, TailIn::None, output, &mut [])
+    }
+
     /// Posts a firmware command without waiting for its answer, of which `tail_len` bytes follow the fixed part.
     /// [`CommandFailure::QueueFull`] means: later.
     pub fn post<C: Command>(

@@ -31,6 +31,19 @@ impl<'d, P: Platform> Device<'d, P> {
         })
     }
 
+    /// Allocates a protection domain for the objects of a user context (CREATE_UCTX), whose own commands may name it.
+    #[doc(hidden)]
+    pub fn alloc_pd_of(&'d self, uid: u16) -> Result<Pd<'d, P>, CommandError> {
+        let mut command = AllocPdIn::new();
+        command.set_uid(uid);
+        let pdn = self.execute(&command)?.pd();
+        Ok(Pd {
+            device: self,
+            pdn: Pdn::from_low_bits(pdn),
+            shared: false,
+        })
+    }
+
     /// The device's default protection domain, which all its users share; it is there as long as one of them is
     /// (librdmacm gives it to ids that are created without one).
     pub fn default_pd(&'d self) -> Result<Pd<'d, P>, CommandError> {

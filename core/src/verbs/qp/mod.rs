@@ -43,6 +43,7 @@ pub use control::{
     dct::{Dct, DctError, DctInitAttr},
     destroy::DestroyQpError,
     dyn_qp::DynQp,
+    foreign::ForeignQp,
     futures::{
         Creating, CreatingDynQp, CreatingQp, Destroying, DestroyingDynQp, DestroyingQp, ModifyingQp,
     },

@@ -228,7 +228,7 @@ impl<'d, P: Platform> CreatingObject<'d, P> {
 }
 
 /// Releases what a kind of QPs has once.
-fn release_singles<P: Platform>(device: &Device<'_, P>, kind: QpKind) {
+pub(in crate::verbs::qp) fn release_singles<P: Platform>(device: &Device<'_, P>, kind: QpKind) {
     if kind == QpKind::Gsi {
         device.gsi_taken.store(false, Release);
     }
@@ -295,6 +295,35 @@ impl<'d, P: Platform> Parts<'d, P> {
         })
     }
 
+    /// The parts of a QP whose queues are not the driver's: only the block of none.
+    pub(in crate::verbs::qp) fn foreign(
+        device: &'d Device<'d, P>,
+        kind: QpKind,
+        base: Option<XrcNumbers>,
+        pdn: Pdn,
+    ) -> Result<Self, CreateQpError> {
+        let none = QueueSizes::default();
+        let len = BlockLayout::new(&none).len;
+        let layout = Layout::from_size_align(len, QpSlot::BLOCK_ALIGN)
+            .map_err(|_| CreateQpError::Memory(DmaError::OutOfMemory))?;
+        let block = device.alloc_dma(layout).map_err(CreateQpError::Memory)?;
+        let index = device.tables.alloc_qp();
+        let limit = device.tables.qps.len();
+        Ok(Self {
+            kind,
+            sizes: none,
+            block,
+            index: index.ok_or(CreateQpError::NoSlot { limit })?,
+            base,
+            pdn,
+            xrcdn: None,
+            cqs: [None, None],
+            srq: None,
+            sq_sig_all: false,
+            scatter: Codes::NONE,
+        })
+    }
+
     fn pages(&self, layout: &BlockLayout) -> RingPages {
         RingPages::new(self.block.iova(), layout.rings.max(64), PageOffset::SixBits)
     }
@@ -350,6 +379,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             kind: self.kind,
             device,
             slot,
+            record: block.iova() + layout.record as u64,
             block: block.into_memory(),
             queues_swapped: false,
             index: self.index,

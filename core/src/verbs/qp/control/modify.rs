@@ -206,7 +206,7 @@ impl<P: Platform> DynQp<'_, P> {
 }
 
 impl<P: Platform> QpObject<'_, P> {
-    fn start_modify(
+    pub(in crate::verbs::qp) fn start_modify(
         &mut self,
         class: SlotClass,
         attr: &QpAttr,
@@ -314,7 +314,10 @@ impl<P: Platform> QpObject<'_, P> {
     }
 
     /// Records what the transition under way did, once it is over.
-    fn finish_modify(&mut self, waker: Option<&Waker>) -> Option<Result<(), CommandError>> {
+    pub(in crate::verbs::qp) fn finish_modify(
+        &mut self,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), CommandError>> {
         let UnderWay::Modify(transit) = &self.under_way else {
             return Some(Ok(()));
         };

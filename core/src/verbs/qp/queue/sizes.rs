@@ -123,7 +123,7 @@ impl QueueLimits {
 }
 
 /// The sizes that follow from a [`QpCap`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueSizes {
     /// Basic blocks of the send ring, a power of two, or 0 for no send queue.
     pub sq_blocks: u32,
