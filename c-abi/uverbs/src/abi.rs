@@ -52,11 +52,54 @@ pub(crate) const INVOKE_WRITE: u16 = 0;
 pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const WRITE_CMD: u16 = 2;
+/// `UVERBS_METHOD_QUERY_GID_TABLE` and its attributes.
+pub(crate) const QUERY_GID_TABLE: u16 = 5;
+pub(crate) const GID_TABLE_ENTRY_SIZE: u16 = 0;
+pub(crate) const GID_TABLE_OUT: u16 = 2;
+pub(crate) const GID_TABLE_LEN_OUT: u16 = 3;
 /// `UVERBS_METHOD_QUERY_GID_ENTRY` and its attributes.
 pub(crate) const QUERY_GID_ENTRY: u16 = 6;
 pub(crate) const GID_ENTRY_PORT: u16 = 0;
 pub(crate) const GID_ENTRY_INDEX: u16 = 1;
 pub(crate) const GID_ENTRY_OUT: u16 = 3;
+
+/// Objects, methods and attributes of `mlx5_ib`'s own (`rdma/mlx5_user_ioctl_cmds.h`). The first ones of all kinds have the same
+/// number.
+pub(crate) mod devx {
+    /// The first attribute, which is the handle in most methods, and the second.
+    pub(crate) const FIRST: u16 = 0x1000;
+    pub(crate) const SECOND: u16 = 0x1001;
+
+    pub(crate) const DEVX: u16 = 0x1000;
+    pub(crate) const OTHER: u16 = 0x1000;
+    pub(crate) const OTHER_IN: u16 = 0x1000;
+    pub(crate) const OTHER_OUT: u16 = 0x1001;
+    pub(crate) const QUERY_UAR: u16 = 0x1001;
+    pub(crate) const QUERY_EQN: u16 = 0x1002;
+
+    /// Methods of objects, memory and doorbell pages.
+    pub(crate) const CREATE: u16 = 0x1000;
+    pub(crate) const DESTROY: u16 = 0x1001;
+    pub(crate) const MODIFY: u16 = 0x1002;
+    pub(crate) const QUERY: u16 = 0x1003;
+
+    pub(crate) const OBJ: u16 = 0x1001;
+    pub(crate) const OBJ_IN: u16 = 0x1001;
+    pub(crate) const OBJ_OUT: u16 = 0x1002;
+
+    pub(crate) const UMEM: u16 = 0x1002;
+    pub(crate) const UMEM_ADDR: u16 = 0x1001;
+    pub(crate) const UMEM_LEN: u16 = 0x1002;
+    pub(crate) const UMEM_ACCESS: u16 = 0x1003;
+    pub(crate) const UMEM_ID: u16 = 0x1004;
+
+    pub(crate) const UAR: u16 = 0x1008;
+    pub(crate) const UAR_OFFSET: u16 = 0x1002;
+    pub(crate) const UAR_LEN: u16 = 0x1003;
+    pub(crate) const UAR_PAGE: u16 = 0x1004;
+    /// A page as `mmap` takes it: `MLX5_IB_MMAP_WC_PAGE`, behind the pages that a context has from its beginning.
+    pub(crate) const WC_PAGE: u64 = 2 << 8 | 0x80;
+}
 
 /// `enum ib_uverbs_write_cmds`, and the flag of those that are extended.
 pub(crate) mod command {
@@ -70,13 +113,23 @@ pub(crate) mod command {
     pub(crate) const DESTROY_AH: u32 = 8;
     pub(crate) const REG_MR: u32 = 9;
     pub(crate) const DEREG_MR: u32 = 13;
+    pub(crate) const ALLOC_MW: u32 = 14;
+    pub(crate) const DEALLOC_MW: u32 = 16;
     pub(crate) const CREATE_COMP_CHANNEL: u32 = 17;
     pub(crate) const CREATE_CQ: u32 = 18;
+    pub(crate) const RESIZE_CQ: u32 = 19;
     pub(crate) const DESTROY_CQ: u32 = 20;
     pub(crate) const CREATE_QP: u32 = 24;
     pub(crate) const QUERY_QP: u32 = 25;
     pub(crate) const MODIFY_QP: u32 = 26;
     pub(crate) const DESTROY_QP: u32 = 27;
+    pub(crate) const CREATE_SRQ: u32 = 32;
+    pub(crate) const MODIFY_SRQ: u32 = 33;
+    pub(crate) const QUERY_SRQ: u32 = 34;
+    pub(crate) const DESTROY_SRQ: u32 = 35;
+    pub(crate) const OPEN_XRCD: u32 = 37;
+    pub(crate) const CLOSE_XRCD: u32 = 38;
+    pub(crate) const CREATE_XSRQ: u32 = 39;
 }
 
 structures! {
@@ -253,11 +306,17 @@ structures! {
         reserved0: u16,
         reserved1: u32,
     }
+    /// `struct ib_uverbs_resize_cq`.
+    struct ResizeCqIn { response: u64, handle: u32, cqe: u32, }
+    struct ResizeCqOut { cqe: u32, reserved: u32, }
+    /// `struct mlx5_ib_resize_cq`.
+    struct Mlx5ResizeCqIn { buf_addr: u64, cqe_size: u16, reserved0: u16, reserved1: u32, }
     struct Mlx5CreateCqOut { cqn: u32, reserved: u32, }
 
-    /// `struct ib_uverbs_destroy_cq` and `struct ib_uverbs_destroy_qp`.
+    /// `struct ib_uverbs_destroy_cq`, and those of other objects, also `struct ib_uverbs_query_srq`.
     struct DestroyIn { response: u64, handle: u32, reserved: u32, }
     struct DestroyCqOut { comp_events_reported: u32, async_events_reported: u32, }
+    /// Answer of `DESTROY_QP` and `DESTROY_SRQ`.
     struct DestroyQpOut { events_reported: u32, }
 
     /// `struct ib_uverbs_ex_create_qp`, which `struct ib_uverbs_create_qp` is as well, from its second field to `reserved`.
@@ -407,6 +466,43 @@ structures! {
         sq_sig_all: u8,
         reserved: [u8; 5],
     }
+
+    /// `struct ib_uverbs_create_xsrq`, which `struct ib_uverbs_create_srq` is as well, without its type and what follows the limit.
+    struct CreateXsrqIn {
+        response: u64,
+        user_handle: u64,
+        srq_type: u32,
+        pd_handle: u32,
+        max_wr: u32,
+        max_sge: u32,
+        srq_limit: u32,
+        max_num_tags: u32,
+        xrcd_handle: u32,
+        cq_handle: u32,
+    }
+    struct CreateSrqIn {
+        response: u64,
+        user_handle: u64,
+        pd_handle: u32,
+        max_wr: u32,
+        max_sge: u32,
+        srq_limit: u32,
+    }
+    struct CreateSrqOut { handle: u32, max_wr: u32, max_sge: u32, srqn: u32, }
+    /// `struct mlx5_ib_create_srq`.
+    struct Mlx5CreateSrqIn { buf_addr: u64, db_addr: u64, flags: u32, reserved0: u32, uidx: u32, reserved1: u32, }
+    struct Mlx5CreateSrqOut { srqn: u32, reserved: u32, }
+    struct ModifySrqIn { handle: u32, attr_mask: u32, max_wr: u32, srq_limit: u32, }
+    struct QuerySrqOut { max_wr: u32, max_sge: u32, srq_limit: u32, reserved: u32, }
+
+    struct OpenXrcdIn { response: u64, fd: i32, oflags: u32, }
+
+    /// `struct ib_uverbs_alloc_mw`.
+    struct AllocMwIn { response: u64, pd_handle: u32, mw_type: u8, reserved: [u8; 3], }
+    struct AllocMwOut { handle: u32, rkey: u32, }
+
+    /// `struct ib_uverbs_async_event_desc`.
+    struct AsyncEventOut { element: u64, event_type: u32, reserved: u32, }
 
     /// `struct ib_uverbs_create_ah`, whose attribute has the fields of another order than [`Destination`].
     struct CreateAhIn {

@@ -3,6 +3,7 @@
 // UNSAFETY: reads and writes the program's memory, where the program says.
 #![expect(unsafe_code)]
 
+use bareverbs_node::verbs::CommandError;
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -10,6 +11,12 @@ use crate::abi::{Attr, Header, VALID_OUTPUT};
 
 /// An error number of the kernel's ABI.
 pub(crate) type Result<T, E = c_int> = std::result::Result<T, E>;
+
+/// An error number for what the firmware answers.
+pub(crate) fn refused(error: CommandError) -> i32 {
+    log::warn!("{error}");
+    error.errno().abs()
+}
 
 /// A call and its attributes, which are the program's memory until it returns.
 pub(crate) struct Args<'a> {
@@ -49,22 +56,38 @@ impl Args<'_> {
     /// A value that goes in, from its beginning. The fields that the program does not know are zero.
     pub(crate) fn input<T: FromBytes + IntoBytes + FromZeros>(&mut self, id: u16) -> Result<T> {
         let mut value = T::new_zeroed();
-        let bytes = value.as_mut_bytes();
-        let Some(attr) = self.find(id) else {
-            return Ok(value);
-        };
-        let len = bytes.len().min(attr.len.into());
-        let inline = usize::from(attr.len) <= size_of::<u64>();
-        let from = match inline {
+        if self.find(id).is_some() {
+            let given = self.bytes(id)?;
+            let known = value.as_mut_bytes();
+            let len = known.len().min(given.len());
+            known[..len].copy_from_slice(&given[..len]);
+        }
+        Ok(value)
+    }
+
+    /// The bytes of an attribute.
+    pub(crate) fn bytes(&mut self, id: u16) -> Result<Vec<u8>> {
+        let attr = self.find(id).ok_or(libc::EINVAL)?;
+        let len = usize::from(attr.len);
+        let from = match len <= size_of::<u64>() {
             true => (&raw const attr.data).cast::<u8>(),
             false => attr.data as *const u8,
         };
         if from.is_null() {
             return Err(libc::EFAULT);
         }
+        let mut bytes = vec![0; len];
         // SAFETY: the program's promise: there are as many bytes as it says.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
-        Ok(value)
+        Ok(bytes)
+    }
+
+    /// Answers with a number in the attribute itself, as the handle of a new object is one.
+    pub(crate) fn set_number(&mut self, id: u16, value: u64) -> Result<()> {
+        let attr = self.find(id).ok_or(libc::EINVAL)?;
+        attr.data = value;
+        attr.flags |= VALID_OUTPUT;
+        Ok(())
     }
 
     /// The size of the buffer for an answer.
@@ -74,7 +97,11 @@ impl Args<'_> {
 
     /// Writes an answer, as much of it as the program's buffer takes; beyond it are zeros.
     pub(crate) fn output<T: IntoBytes + Immutable>(&mut self, id: u16, value: &T) {
-        let bytes = value.as_bytes();
+        self.output_bytes(id, value.as_bytes());
+    }
+
+    /// Writes an answer of any length, as [`output`](Self::output) does.
+    pub(crate) fn output_bytes(&mut self, id: u16, bytes: &[u8]) {
         if let Some(attr) = self.find(id).filter(|attr| attr.data != 0) {
             let size = usize::from(attr.len);
             let len = bytes.len().min(size);

@@ -1,68 +1,48 @@
 //! The commands: from a request to an answer.
 
-use std::collections::HashMap;
 use std::os::fd::IntoRawFd;
-use std::rc::Rc;
 
-use bareverbs_node::verbs::{Access, LinkLayer, Platform, PortState, RoceVersion};
+use bareverbs_node::verbs::{
+    Access, GidEntry, LinkLayer, MwType, Platform, PortState, QpAttrMask, QpKind, RoceVersion,
+};
 use libc::c_int;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::*;
-use crate::attrs::{Args, Result};
+use crate::attrs::{Args, Result, refused};
+use crate::devx::{create_user, destroy_user};
 use crate::doorbell_pages;
-use crate::doorbells::{self, Queue};
 use crate::events::Channel;
-use crate::queues::{Cq, Object, Qp, Uar, refused};
-use crate::server::{Context, Server};
-use crate::transition::needs_destination;
+use crate::objects::{Context, Object};
+use crate::queues::{Cq, Numbers, Qp, Uar};
+use crate::server::Server;
+use crate::transition::mask;
 
 /// Doorbell pages that libmlx5 maps by default.
 const PAGES: u32 = 8;
 /// QPs that can name a doorbell page of their own, in each page.
 const QPS_PER_PAGE: u32 = 2;
-
-impl<'d> Context<'d> {
-    fn add(&mut self, object: Object<'d>) -> u32 {
-        self.next += 1;
-        self.objects.insert(self.next, object);
-        self.next
-    }
-
-    /// Removes what `DEALLOC_PD`, `DEREG_MR` or `DESTROY_AH` names.
-    fn remove(&mut self, number: u32, handle: u32) -> Result<()> {
-        let objects = &mut self.objects;
-        match (number, objects.get(&handle)) {
-            (command::DEALLOC_PD, Some(Object::Pd(_)))
-            | (command::DEREG_MR, Some(Object::Mr(_)))
-            | (command::DESTROY_AH, Some(Object::Ah)) => {}
-            _ => return Err(libc::EINVAL),
-        }
-        let (object, error) = match objects.remove(&handle) {
-            Some(Object::Pd(pd)) => match pd.dealloc() {
-                Ok(()) => return Ok(()),
-                Err((pd, error)) => (Object::Pd(pd), error),
-            },
-            Some(Object::Mr(mr)) => match mr.dereg() {
-                Ok(()) => return Ok(()),
-                Err((mr, error)) => (Object::Mr(mr), error),
-            },
-            _ => return Ok(()),
-        };
-        objects.insert(handle, object);
-        Err(refused(error))
-    }
-
-    fn cqn(&self, handle: u32) -> Result<u32> {
-        match self.objects.get(&handle) {
-            Some(Object::Cq(cq)) => Ok(cq.cqn.number()),
-            _ => Err(libc::EINVAL),
-        }
-    }
+/// Completion vectors.
+const VECTORS: u32 = 1;
+/// Flags of `ib_uverbs_query_device_resp.device_cap_flags`.
+mod cap {
+    /// `CHANGE_PHY_PORT`, `PORT_ACTIVE_EVENT`, `SYS_IMAGE_GUID` and `RC_RNR_NAK_GEN`.
+    pub(super) const ALWAYS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12;
+    pub(super) const AUTO_PATH_MIG: u32 = 1 << 4;
+    /// `MEM_WINDOW` and `MEM_WINDOW_TYPE_2B`.
+    pub(super) const WINDOWS: u32 = 1 << 17 | 1 << 24;
+    pub(super) const XRC: u32 = 1 << 20;
+    pub(super) const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
 }
+/// `MLX5_LIB_CAP_DYN_UAR`.
+const LIB_CAP_DYN_UAR: u64 = 1 << 1;
+/// `MLX5_IB_ALLOC_UCTX_DEVX`.
+const ALLOC_DEVX: u32 = 1 << 0;
+/// `MLX5_QP_FLAG_TYPE_DCI`.
+const TYPE_DCI: u32 = 1 << 5;
 
 impl<'d> Server<'_, '_, 'd> {
-    fn context(&mut self, fd: c_int) -> Result<&mut Context<'d>> {
+    pub(crate) fn context(&mut self, fd: c_int) -> Result<&mut Context<'d>> {
         self.contexts.get_mut(&fd).ok_or(libc::EINVAL)
     }
 
@@ -75,7 +55,13 @@ impl<'d> Server<'_, '_, 'd> {
                 log::debug!("command {number:#x}: {done:?}");
                 done
             }
+            (OBJECT_DEVICE, QUERY_GID_TABLE) => self.query_gid_table(args),
             (OBJECT_DEVICE, QUERY_GID_ENTRY) => self.query_gid(args),
+            (object, _) if object >= devx::DEVX => {
+                let done = self.devx(fd, args);
+                log::debug!("object {object:#x}: {done:?}");
+                done
+            }
             _ => Err(libc::EPROTONOSUPPORT),
         };
         if let Err(libc::EPROTONOSUPPORT) = found {
@@ -92,7 +78,8 @@ impl<'d> Server<'_, '_, 'd> {
             command::QUERY_DEVICE => self.query_device(args, extended),
             command::QUERY_PORT => self.query_port(args),
             command::ALLOC_PD => {
-                let pd = self.device.alloc_pd().map_err(refused)?;
+                let uid = self.context(fd)?.uid;
+                let pd = self.device.alloc_pd_of(uid).map_err(refused)?;
                 let out = Mlx5AllocPdOut {
                     pdn: pd.pdn().number(),
                 };
@@ -103,50 +90,80 @@ impl<'d> Server<'_, '_, 'd> {
             }
             command::REG_MR => self.reg_mr(fd, args),
             command::CREATE_AH => self.create_ah(fd, args),
-            command::DEALLOC_PD | command::DEREG_MR | command::DESTROY_AH => {
-                let HandleOnly { handle } = args.input(CORE_IN)?;
-                self.context(fd)?.remove(number, handle)
-            }
+            command::DEALLOC_PD => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),
+            command::DEREG_MR => self.remove(fd, args, |it| matches!(it, Object::Mr(_))),
+            command::DEALLOC_MW => self.remove(fd, args, |it| matches!(it, Object::Mw(_))),
+            command::DESTROY_AH => self.remove(fd, args, |it| matches!(it, Object::Ah)),
+            command::CLOSE_XRCD => self.remove(fd, args, |it| matches!(it, Object::Xrcd(_))),
             command::CREATE_COMP_CHANNEL => {
-                let channels = &mut self.context(fd)?.channels;
-                let (channel, end) = Channel::new()?;
-                let handle = end.into_raw_fd();
-                channels.insert(handle, Rc::new(channel));
-                args.output(
-                    CORE_OUT,
-                    &HandleOnly {
-                        handle: handle as u32,
-                    },
-                );
+                let handle = self.context(fd)?.add_channel()?;
+                args.output(CORE_OUT, &HandleOnly { handle });
+                Ok(())
+            }
+            command::CREATE_SRQ | command::CREATE_XSRQ => {
+                self.create_srq(fd, args, number == command::CREATE_XSRQ)
+            }
+            command::MODIFY_SRQ => self.modify_srq(fd, args),
+            command::QUERY_SRQ => self.query_srq(fd, args),
+            command::DESTROY_SRQ => self.destroy_srq(fd, args),
+            command::OPEN_XRCD => self.open_xrcd(fd, args),
+            command::ALLOC_MW => {
+                let asked: AllocMwIn = args.input(CORE_IN)?;
+                let kind = match asked.mw_type {
+                    1 => MwType::Type1,
+                    2 => MwType::Type2,
+                    _ => return Err(libc::EINVAL),
+                };
+                let context = self.context(fd)?;
+                let mw = context.pd(asked.pd_handle)?.alloc_mw(kind);
+                let mw = mw.map_err(crate::memory::unregistered)?;
+                let rkey = mw.rkey().0;
+                let handle = context.add(Object::Mw(mw));
+                args.output(CORE_OUT, &AllocMwOut { handle, rkey });
                 Ok(())
             }
             command::CREATE_CQ => self.create_cq(fd, args, extended),
+            command::RESIZE_CQ => {
+                let asked: ResizeCqIn = args.input(CORE_IN)?;
+                let provided: Mlx5ResizeCqIn = args.input(UHW_IN)?;
+                let cq = self.context(fd)?.cq(asked.handle)?;
+                let cqe = cq.resize(asked.cqe, &provided)?;
+                args.output(CORE_OUT, &ResizeCqOut { cqe, reserved: 0 });
+                Ok(())
+            }
             command::DESTROY_CQ => self.destroy_cq(fd, args),
             command::CREATE_QP => self.create_qp(fd, args, extended),
             command::MODIFY_QP => self.modify_qp(fd, args, extended),
             command::QUERY_QP => {
                 let QueryQpIn { handle, .. } = args.input(CORE_IN)?;
-                match self.context(fd)?.objects.get_mut(&handle) {
-                    Some(Object::Qp(qp)) => {
-                        args.output(CORE_OUT, &qp.query()?);
-                        Ok(())
-                    }
-                    _ => Err(libc::EINVAL),
-                }
+                let found = self.context(fd)?.qp(handle)?.query()?;
+                args.output(CORE_OUT, &found);
+                Ok(())
             }
             command::DESTROY_QP => {
                 let DestroyIn { handle, .. } = args.input(CORE_IN)?;
-                let objects = &mut self.context(fd)?.objects;
-                let Some(Object::Qp(qp)) = objects.get(&handle) else {
-                    return Err(libc::EINVAL);
-                };
-                qp.destroy()?;
-                objects.remove(&handle);
-                args.output(CORE_OUT, &DestroyQpOut { events_reported: 0 });
+                let context = self.context(fd)?;
+                let gone = context.remove(handle, |it| matches!(it, Object::Qp(_)))?;
+                if let Object::Qp(qp) = gone {
+                    let user_handle = qp.wanted.user_handle;
+                    let events_reported = context.read_events(user_handle, qp.events);
+                    args.output(CORE_OUT, &DestroyQpOut { events_reported });
+                }
                 Ok(())
             }
             _ => Err(libc::EOPNOTSUPP),
         }
+    }
+
+    /// Destroys the object whose handle is all of a request.
+    fn remove(
+        &mut self,
+        fd: c_int,
+        args: &mut Args<'_>,
+        is: fn(&Object<'_>) -> bool,
+    ) -> Result<()> {
+        let HandleOnly { handle } = args.input(CORE_IN)?;
+        self.context(fd)?.remove(handle, is).map(drop)
     }
 
     fn get_context(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
@@ -157,27 +174,30 @@ impl<'d> Server<'_, '_, 'd> {
         let caps = &self.device.capabilities().hca;
         let (events, async_fd) = Channel::new()?;
         let uar = Uar::alloc(self.device)?;
-        doorbell_pages::add(fd, doorbell_pages::create()?)?;
-        let context = Context {
-            uar,
-            _events: events,
-            channels: HashMap::new(),
-            objects: HashMap::new(),
-            next: 0,
+        let uid = match asked.flags & ALLOC_DEVX {
+            0 => 0,
+            _ => create_user(self.device)?,
         };
+        let context = Context::new(uar, uid, events);
         self.contexts.insert(fd, context);
+        let pages = doorbell_pages::create().and_then(|pages| doorbell_pages::add(fd, pages));
+        pages.inspect_err(|_| self.close(fd))?;
         let out = GetContextOut {
             async_fd: async_fd.into_raw_fd() as u32,
-            num_comp_vectors: 1,
+            num_comp_vectors: VECTORS,
         };
         args.output(CORE_OUT, &out);
         let out = Mlx5GetContextOut {
             qp_tab_size: 1 << caps.log_max_qp(),
             bf_reg_size: 1 << caps.log_bf_reg_size(),
-            tot_bfregs: asked
-                .total_num_bfregs
-                .min(PAGES * QPS_PER_PAGE)
-                .next_multiple_of(QPS_PER_PAGE),
+            // A library that asks for each page on its own has none from the beginning.
+            tot_bfregs: match asked.lib_caps & LIB_CAP_DYN_UAR {
+                0 => asked
+                    .total_num_bfregs
+                    .min(PAGES * QPS_PER_PAGE)
+                    .next_multiple_of(QPS_PER_PAGE),
+                _ => 0,
+            },
             cache_line_size: 64,
             max_sq_desc_sz: caps.max_wqe_sz_sq(),
             max_rq_desc_sz: caps.max_wqe_sz_rq(),
@@ -203,6 +223,18 @@ impl<'d> Server<'_, '_, 'd> {
         let adapter = self.device.query_adapter().map_err(refused)?;
         let firmware = caps.firmware;
         let receive = u32::from(caps.hca.max_wqe_sz_rq()) / 16;
+        let flags = [
+            (cap::ALWAYS, true),
+            (cap::AUTO_PATH_MIG, caps.has_alternate_paths()),
+            (cap::WINDOWS, caps.has_memory_windows()),
+            (cap::XRC, caps.has_xrc()),
+            (
+                cap::MEM_MGT_EXTENSIONS,
+                !caps.hca.umr_modify_entity_size_disabled(),
+            ),
+        ];
+        let given = flags.iter().filter(|(_, given)| *given);
+        let max_mcast_grp = 1 << caps.hca.log_max_mcg();
         let base = QueryDeviceOut {
             fw_ver: u64::from(firmware.major) << 32
                 | u64::from(firmware.minor) << 16
@@ -218,9 +250,21 @@ impl<'d> Server<'_, '_, 'd> {
             max_sge: caps.max_sge_rd().min(receive),
             max_sge_rd: caps.max_sge_rd(),
             max_cq: caps.max_cq(),
-            max_cqe: caps.max_cqe().min((1 << 22) - 1),
+            max_cqe: caps.max_cqe(),
             max_mr: caps.max_mr(),
+            max_mw: match caps.has_memory_windows() {
+                true => caps.max_mr(),
+                false => 0,
+            },
+            device_cap_flags: given.fold(0, |flags, (flag, _)| flags | flag),
             max_pd: caps.max_pd(),
+            max_srq: caps.max_srq(),
+            max_srq_wr: caps.max_srq_wr(),
+            max_srq_sge: receive.saturating_sub(1),
+            max_mcast_grp,
+            max_mcast_qp_attach: caps.hca.max_qp_mcg(),
+            max_total_mcast_qp_attach: max_mcast_grp.saturating_mul(caps.hca.max_qp_mcg()),
+            max_res_rd_atom: caps.max_responder_resources().saturating_mul(caps.max_qp()),
             max_qp_rd_atom: caps.max_responder_resources(),
             max_qp_init_rd_atom: caps.max_initiator_depth(),
             atomic_cap: caps.has_atomics().into(),
@@ -306,17 +350,29 @@ impl<'d> Server<'_, '_, 'd> {
             return Err(libc::EINVAL);
         }
         let entry = self.device.port_gid(index).ok_or(libc::ENODATA)?;
-        let out = GidEntryOut {
-            gid: entry.gid.0,
-            index: index.into(),
-            port: 1,
-            kind: match entry.version {
-                RoceVersion::V1 => 1,
-                RoceVersion::V2 => 2,
-            },
-            netdev: 0,
-        };
-        args.output(GID_ENTRY_OUT, &out);
+        args.output(GID_ENTRY_OUT, &gid_entry(index, &entry));
+        Ok(())
+    }
+
+    fn query_gid_table(&mut self, args: &mut Args<'_>) -> Result<()> {
+        let size = args.number(GID_TABLE_ENTRY_SIZE)? as usize;
+        let room = args.buffer_size(GID_TABLE_OUT);
+        if size == 0 || room == 0 || !room.is_multiple_of(size) {
+            return Err(libc::EINVAL);
+        }
+        let mut out = Vec::new();
+        let mut count = 0_u64;
+        for (index, entry) in self.device.gid_table() {
+            if out.len() + size > room {
+                return Err(libc::EINVAL);
+            }
+            let whole = gid_entry(index, &entry);
+            let known = whole.as_bytes().iter().copied();
+            out.extend(known.chain(std::iter::repeat(0)).take(size));
+            count += 1;
+        }
+        args.output_bytes(GID_TABLE_OUT, &out);
+        args.output(GID_TABLE_LEN_OUT, &count);
         Ok(())
     }
 
@@ -335,6 +391,9 @@ impl<'d> Server<'_, '_, 'd> {
             }
         };
         let provided: Mlx5CreateCqIn = args.input(UHW_IN)?;
+        if wanted.comp_vector >= VECTORS {
+            return Err(libc::EINVAL);
+        }
         let (device, eqn) = (self.device, u32::from(self.events.eqn.0));
         let context = self.context(fd)?;
         let channel = match wanted.comp_channel {
@@ -343,7 +402,7 @@ impl<'d> Server<'_, '_, 'd> {
         };
         let (cq, mut out) = Cq::create(
             device,
-            (eqn, context.uar.number),
+            (eqn, context.uar.number, context.uid),
             &wanted,
             &provided,
             channel,
@@ -352,7 +411,7 @@ impl<'d> Server<'_, '_, 'd> {
             cqn: cq.cqn.number(),
             reserved: 0,
         };
-        out.handle = context.add(Object::Cq(cq));
+        out.handle = context.add(Object::Cq(Box::new(cq)));
         let out = ExCreateCqOut {
             base: out,
             comp_mask: 0,
@@ -365,19 +424,18 @@ impl<'d> Server<'_, '_, 'd> {
 
     fn destroy_cq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
         let DestroyIn { handle, .. } = args.input(CORE_IN)?;
-        let objects = &mut self.context(fd)?.objects;
-        let Some(Object::Cq(cq)) = objects.get(&handle) else {
+        let context = self.context(fd)?;
+        let gone = context.remove(handle, |it| matches!(it, Object::Cq(_)))?;
+        let Object::Cq(cq) = gone else {
             return Err(libc::EINVAL);
         };
-        cq.destroy()?;
         // Events that the program has not read are not for it any more.
         let unread = cq.channel.as_ref();
-        let unread = unread.map_or(0, |channel| channel.remove(cq.user_handle.to_ne_bytes()));
+        let unread = unread.map_or(0, |channel| channel.remove::<8>(cq.user_handle));
         let out = DestroyCqOut {
             comp_events_reported: cq.events.saturating_sub(unread),
-            async_events_reported: 0,
+            async_events_reported: context.read_events(cq.user_handle, cq.async_events),
         };
-        objects.remove(&handle);
         args.output(CORE_OUT, &out);
         Ok(())
     }
@@ -390,18 +448,33 @@ impl<'d> Server<'_, '_, 'd> {
         let provided: Mlx5CreateQpIn = args.input(UHW_IN)?;
         let device = self.device;
         let context = self.context(fd)?;
-        let Some(Object::Pd(pd)) = context.objects.get(&wanted.pd_handle) else {
-            return Err(libc::EINVAL);
+        let kind = kind_of(&wanted, &provided)?;
+        let mut numbers = Numbers {
+            pdn: 0,
+            cqns: [0; 2],
+            srqn: None,
+            xrcdn: 0,
+            uar: context.uar.number,
+            uid: context.uid,
         };
-        let cqns = [
-            context.cqn(wanted.send_cq_handle)?,
-            context.cqn(wanted.recv_cq_handle)?,
-        ];
-        let owner = (pd.pdn().number(), cqns);
-        let qp = Qp::create(device, context.uar.number, owner, &wanted, &provided)?;
-        let qpn = qp.qpn.number();
+        if kind == QpKind::XrcRecv {
+            // In place of a domain's handle it has that of the XRC domain. It is the kernel's, as what it names is.
+            numbers.uid = 0;
+            numbers.xrcdn = context.xrcd(wanted.pd_handle)?.number;
+        } else {
+            numbers.pdn = context.pd(wanted.pd_handle)?.pdn().number();
+            numbers.cqns[0] = context.cqn(wanted.send_cq_handle)?;
+            if kind != QpKind::XrcSend {
+                numbers.cqns[1] = context.cqn(wanted.recv_cq_handle)?;
+            }
+        }
+        if wanted.is_srq != 0 && !matches!(kind, QpKind::XrcSend | QpKind::XrcRecv) {
+            numbers.srqn = Some(context.srq(wanted.srq_handle)?.srqn);
+        }
+        let qp = Qp::create(device, kind, numbers, &wanted, &provided)?;
+        let qpn = qp.qp.qpn().number();
         let base = CreateQpOut {
-            handle: context.add(Object::Qp(qp)),
+            handle: context.add(Object::Qp(Box::new(qp))),
             qpn,
             max_send_wr: wanted.max_send_wr,
             max_recv_wr: wanted.max_recv_wr,
@@ -423,14 +496,11 @@ impl<'d> Server<'_, '_, 'd> {
 
     fn modify_qp(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
         let modify: ModifyQpIn = args.input(CORE_IN)?;
-        let mac = match needs_destination(&modify) {
+        let mac = match mask(&modify)?.contains(QpAttrMask::AV) {
             true => self.destination_mac(&modify.dest)?,
             false => [0; 6],
         };
-        let Some(Object::Qp(qp)) = self.context(fd)?.objects.get_mut(&modify.handle) else {
-            return Err(libc::EINVAL);
-        };
-        qp.modify(&modify, mac)?;
+        self.context(fd)?.qp(modify.handle)?.modify(&modify, mac)?;
         if extended {
             let out = ExModifyQpOut {
                 comp_mask: 0,
@@ -469,9 +539,7 @@ impl<'d> Server<'_, '_, 'd> {
     fn reg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
         let asked: RegMrIn = args.input(CORE_IN)?;
         let context = self.context(fd)?;
-        let Some(Object::Pd(pd)) = context.objects.get(&asked.pd_handle) else {
-            return Err(libc::EINVAL);
-        };
+        let pd = context.pd(asked.pd_handle)?;
         let access = Access::from_bits_truncate(asked.access_flags);
         let mr = crate::memory::register(pd, &asked, access)?;
         let out = RegMrOut {
@@ -484,48 +552,45 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    /// Destroys what a context had: QPs first, then CQs, then the rest.
+    /// Destroys what a context had.
     pub(crate) fn close(&mut self, fd: c_int) {
         let Some(mut context) = self.contexts.remove(&fd) else {
             return;
         };
-        let qps = |object: &Object<'_>| matches!(object, Object::Qp(_));
-        let queues = |object: &Object<'_>| matches!(object, Object::Qp(_) | Object::Cq(_));
-        let others = |object: &Object<'_>| !matches!(object, Object::Pd(_));
-        let mut stays = false;
-        let order: [&dyn Fn(&Object<'_>) -> bool; 3] = [&qps, &queues, &others];
-        for which in order {
-            let objects = std::mem::take(&mut context.objects);
-            for (handle, object) in objects {
-                if !which(&object) {
-                    context.objects.insert(handle, object);
-                    continue;
-                }
-                // The program may give its records back, whatever the firmware answers.
-                let done = match &object {
-                    Object::Qp(qp) => {
-                        doorbells::remove(Queue::Send(qp.qpn));
-                        qp.destroy()
-                    }
-                    Object::Cq(cq) => {
-                        doorbells::remove(Queue::Arm(cq.cqn));
-                        cq.destroy()
-                    }
-                    _ => Ok(()),
-                };
-                if done.is_err() {
-                    // The device may use its memory for ever.
-                    log::error!("an object of a closed context stays");
-                    std::mem::forget(object);
-                    stays = true;
-                }
-            }
+        let stays = context.clear();
+        if context.uid != 0 {
+            destroy_user(self.device, context.uid);
         }
-        // The domains.
-        context.objects.clear();
         if stays {
             // It is the page of what stays.
             std::mem::forget(context.uar);
         }
     }
+}
+
+fn gid_entry(index: u16, entry: &GidEntry) -> GidEntryOut {
+    GidEntryOut {
+        gid: entry.gid.0,
+        index: index.into(),
+        port: 1,
+        kind: match entry.version {
+            RoceVersion::V1 => 1,
+            RoceVersion::V2 => 2,
+        },
+        netdev: 0,
+    }
+}
+
+/// The type of a QP that a program wants.
+fn kind_of(wanted: &ExCreateQpIn, provided: &Mlx5CreateQpIn) -> Result<QpKind> {
+    Ok(match wanted.qp_type {
+        2 => QpKind::Rc,
+        3 => QpKind::Uc,
+        4 => QpKind::Ud,
+        9 => QpKind::XrcSend,
+        10 => QpKind::XrcRecv,
+        // A type of the provider's.
+        0xff if provided.flags & TYPE_DCI != 0 => QpKind::Dci,
+        _ => return Err(libc::EOPNOTSUPP),
+    })
 }

@@ -131,18 +131,18 @@ impl Channel {
         matches!((&self.to).write(event), Ok(len) if len == event.len())
     }
 
-    /// Takes the events of 8 bytes of one CQ out; how many there were.
-    pub(crate) fn remove(&self, event: [u8; 8]) -> u32 {
+    /// Takes the events out that begin with this handle, of `N` bytes each; how many there were.
+    pub(crate) fn remove<const N: usize>(&self, user_handle: u64) -> u32 {
         let mut waiting: c_int = 0;
         // SAFETY: the number can be written.
         unsafe { libc::ioctl(self.from.as_raw_fd(), libc::FIONREAD, &mut waiting) };
         let mut removed = 0;
-        for _ in 0..waiting / 8 {
-            let mut found = [0; 8];
+        for _ in 0..waiting as usize / N {
+            let mut found = [0; N];
             if (&self.from).read_exact(&mut found).is_err() {
                 break;
             }
-            if found == event {
+            if found.starts_with(&user_handle.to_ne_bytes()) {
                 removed += 1;
             } else {
                 self.send(&found);

@@ -20,7 +20,7 @@ use crate::real::{self, fail};
 use crate::{cm, thread, trap};
 
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
-const DOORBELLS: [i64; 3] = [0, 2, 3];
+const DOORBELLS: [i64; 4] = [0, 2, 3, 6];
 const PAGE: i64 = 4096;
 const NETLINK_RDMA: c_int = 20;
 const NULL: u32 = 3;
@@ -268,6 +268,24 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, len: size_
             errno => fail(errno) as ssize_t,
         };
     }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn epoll_ctl(
+    epoll: c_int,
+    what: c_int,
+    fd: c_int,
+    event: *mut libc::epoll_event,
+) -> c_int {
+    // `/dev/full` cannot be watched: it becomes the connection manager's file before the first command.
+    let is_new = || pages(fd).is_some_and(|file| file.load(Ordering::Acquire) == 0);
+    if what == libc::EPOLL_CTL_ADD && is_new() && is_device(fd, FULL) {
+        open_cm(fd);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_epoll_ctl, epoll, what, fd, event) as c_int }
 }
 
 /// Returns `true` if what is written is a command of the connection manager's.

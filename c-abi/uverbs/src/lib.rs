@@ -23,6 +23,8 @@ mod attrs;
 mod cancel;
 mod cm;
 mod commands;
+mod devx;
+mod devx_methods;
 mod doorbell_pages;
 mod doorbells;
 mod events;
@@ -30,9 +32,12 @@ mod interposed;
 mod memory;
 #[path = "../../paths/src/next.rs"]
 mod next;
+mod objects;
 mod queues;
 mod real;
 mod server;
+mod srq;
+mod srq_commands;
 #[cfg(test)]
 mod tests;
 mod thread;

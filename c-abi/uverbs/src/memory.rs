@@ -26,12 +26,16 @@ pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn, access: Access) -> R
     let region = region(asked.start, asked.length)?;
     // SAFETY: the program says that this is its memory, for the device to use until it deregisters it.
     let registered = unsafe { pd.reg_mr_iova(region, asked.hca_va, access) };
-    registered.map_err(|error| {
-        log::warn!("{error}");
-        match error {
-            MrError::Memory(_) => libc::ENOMEM,
-            MrError::Command(error) => error.errno().abs(),
-            _ => libc::EINVAL,
-        }
-    })
+    registered.map_err(unregistered)
+}
+
+/// An error number for a region or window that was not made.
+pub(crate) fn unregistered(error: MrError) -> i32 {
+    log::warn!("{error}");
+    match error {
+        MrError::Memory(_) => libc::ENOMEM,
+        MrError::Command(error) => error.errno().abs(),
+        MrError::Unsupported { .. } => libc::EOPNOTSUPP,
+        _ => libc::EINVAL,
+    }
 }

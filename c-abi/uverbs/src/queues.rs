@@ -6,42 +6,32 @@
 use std::rc::Rc;
 
 use bareverbs_node::DevicePlatform as P;
-use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn as CreateCq, DestroyCqIn};
-use bareverbs_node::verbs::firmware_cmds::numbers::{Cqn, Qpn};
-use bareverbs_node::verbs::firmware_cmds::qp::{CreateQpIn as CreateQp, DestroyQpIn};
+use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn as CreateCq, DestroyCqIn, ModifyCqIn};
+use bareverbs_node::verbs::firmware_cmds::numbers::Cqn;
+use bareverbs_node::verbs::firmware_cmds::qp::CreateQpIn as CreateQp;
 use bareverbs_node::verbs::firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
-use bareverbs_node::verbs::firmware_cmds::values::{PathMigration, RqType};
+use bareverbs_node::verbs::firmware_cmds::values::{ModifyCq, RqType};
 use bareverbs_node::verbs::platform::Mapping;
-use bareverbs_node::verbs::{CommandError, Device, Mr, Pd, Platform, TailIn};
+use bareverbs_node::verbs::qp::ForeignQp;
+use bareverbs_node::verbs::{
+    CommandError, CreateQpError, Device, Platform, QpKind, QpState, TailIn,
+};
 
-use crate::abi::{CreateCqOut, ExCreateCqIn, ExCreateQpIn, Mlx5CreateCqIn, Mlx5CreateQpIn};
-use crate::attrs::Result;
+use crate::abi::{
+    CreateCqOut, ExCreateCqIn, ExCreateQpIn, Mlx5CreateCqIn, Mlx5CreateQpIn, Mlx5ResizeCqIn,
+    ModifyQpIn, QueryQpOut,
+};
+use crate::attrs::{Result, refused};
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
 use crate::memory::region;
-use crate::transition::State;
+use crate::transition;
 
 const PAGE: u64 = 4096;
 /// Length of a doorbell record.
 const RECORD: u64 = 8;
 /// Unit of a ring's offset in its first page.
 const UNIT: u64 = 64;
-
-/// An object behind a handle.
-pub(crate) enum Object<'d> {
-    Pd(Pd<'d, P>),
-    Mr(Mr<'d, P>),
-    Cq(Cq<'d>),
-    Qp(Qp<'d>),
-    /// An address handle is the program's own memory.
-    Ah,
-}
-
-/// An error number for what the firmware answers.
-pub(crate) fn refused(error: CommandError) -> i32 {
-    log::warn!("{error}");
-    error.errno().abs()
-}
 
 /// A doorbell page of the device, given back when it is dropped.
 pub(crate) struct Uar<'d> {
@@ -75,7 +65,7 @@ pub(crate) struct Mapped<'d> {
 }
 
 impl<'d> Mapped<'d> {
-    fn new(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Self> {
+    pub(crate) fn new(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Self> {
         let region = region(address, len)?;
         // SAFETY: the program says that this is a ring or a record, which stays until the object is destroyed. If it is not so,
         // it is as with the kernel: the device writes where it was told.
@@ -90,12 +80,12 @@ impl<'d> Mapped<'d> {
         })
     }
 
-    fn pages(&self) -> usize {
+    pub(crate) fn pages(&self) -> usize {
         self.mapping.as_ref().map_or(0, |mapping| mapping.pages)
     }
 
     /// The address of a page for the device.
-    fn page(&self, index: usize) -> u64 {
+    pub(crate) fn page(&self, index: usize) -> u64 {
         let mapping = self.mapping.as_ref();
         mapping.map_or(0, |mapping| {
             self.device.platform().page_iova(mapping, index)
@@ -103,7 +93,7 @@ impl<'d> Mapped<'d> {
     }
 
     /// The 64ths of a page before it.
-    fn offset(&self) -> u8 {
+    pub(crate) fn offset(&self) -> u8 {
         let mapping = self.mapping.as_ref();
         mapping.map_or(0, |mapping| {
             ((mapping.ptr.as_ptr() as u64 % PAGE) >> 6) as u8
@@ -111,7 +101,7 @@ impl<'d> Mapped<'d> {
     }
 
     /// The address of its beginning for the device.
-    fn iova(&self) -> u64 {
+    pub(crate) fn iova(&self) -> u64 {
         let mapping = self.mapping.as_ref();
         mapping.map_or(0, |mapping| {
             self.page(0) + mapping.ptr.as_ptr() as u64 % PAGE
@@ -120,7 +110,10 @@ impl<'d> Mapped<'d> {
 }
 
 /// An error number for an object that was not made, and what becomes of its memory.
-fn undone(error: CommandError, memory: [&mut Mapped<'_>; 2]) -> i32 {
+pub(crate) fn undone<'a, 'd: 'a>(
+    error: CommandError,
+    memory: impl IntoIterator<Item = &'a mut Mapped<'d>>,
+) -> i32 {
     if error.may_still_happen() {
         // The device may use it for ever.
         for mapped in memory {
@@ -131,7 +124,7 @@ fn undone(error: CommandError, memory: [&mut Mapped<'_>; 2]) -> i32 {
 }
 
 /// A ring, whose offset in its first page has a unit.
-fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Mapped<'d>> {
+pub(crate) fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Mapped<'d>> {
     match address.is_multiple_of(UNIT) {
         true => Mapped::new(device, address, len),
         false => Err(libc::EINVAL),
@@ -139,7 +132,7 @@ fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Mapped<
 }
 
 /// A doorbell record, which lies at a multiple of its length.
-fn record<'d>(device: &'d Device<'d, P>, address: u64) -> Result<Mapped<'d>> {
+pub(crate) fn record<'d>(device: &'d Device<'d, P>, address: u64) -> Result<Mapped<'d>> {
     match address.is_multiple_of(RECORD) {
         true => Mapped::new(device, address, RECORD),
         false => Err(libc::EINVAL),
@@ -155,39 +148,53 @@ impl Drop for Mapped<'_> {
     }
 }
 
+/// Entries of a CQ that has room for as many completions as are asked for.
+fn cq_size(device: &Device<'_, P>, cqe: u32) -> Result<u32> {
+    let most = 1 << device.capabilities().hca.log_max_cq_sz();
+    match cqe {
+        0 => Err(libc::EINVAL),
+        _ if cqe >= most => Err(libc::EINVAL),
+        _ => Ok((cqe + 1).next_power_of_two()),
+    }
+}
+
+/// The size of a CQE as the context has it, and in bytes.
+fn size_code(cqe_size: u32) -> Result<(u8, u64)> {
+    match cqe_size {
+        64 => Ok((0, 64)),
+        128 => Ok((1, 128)),
+        _ => Err(libc::EINVAL),
+    }
+}
+
 pub(crate) struct Cq<'d> {
     device: &'d Device<'d, P>,
     pub(crate) cqn: Cqn,
-    _ring: Mapped<'d>,
+    ring: Mapped<'d>,
     _record: Mapped<'d>,
+    size: u32,
     pub(crate) channel: Option<Rc<Channel>>,
     pub(crate) user_handle: u64,
-    /// Events sent into the channel.
+    /// Events sent into the channel, and asynchronous ones.
     pub(crate) events: u32,
+    pub(crate) async_events: u32,
 }
 
 impl<'d> Cq<'d> {
     pub(crate) fn create(
         device: &'d Device<'d, P>,
-        (eqn, uar): (u32, u32),
+        (eqn, uar, uid): (u32, u32, u16),
         wanted: &ExCreateCqIn,
         provided: &Mlx5CreateCqIn,
         channel: Option<Rc<Channel>>,
     ) -> Result<(Self, CreateCqOut)> {
-        let log_max = device.capabilities().hca.log_max_cq_sz();
-        if wanted.cqe == 0 || wanted.cqe >= 1 << log_max {
-            return Err(libc::EINVAL);
-        }
-        let (code, stride) = match provided.cqe_size {
-            64 => (0, 64),
-            128 => (1, 128),
-            _ => return Err(libc::EINVAL),
-        };
-        let size = (wanted.cqe + 1).next_power_of_two();
+        let (code, stride) = size_code(provided.cqe_size)?;
+        let size = cq_size(device, wanted.cqe)?;
         let mut ring = ring(device, provided.buf_addr, u64::from(size) * stride)?;
         let mut record = record(device, provided.db_addr)?;
         let word = doorbells::word(provided.db_addr)?;
         let mut create = CreateCq::new();
+        create.set_uid(uid);
         create
             .cq_context_mut()
             .set_cqe_sz(code)
@@ -208,17 +215,50 @@ impl<'d> Cq<'d> {
         let cq = Self {
             device,
             cqn,
-            _ring: ring,
+            ring,
             _record: record,
+            size,
             channel,
             user_handle: wanted.user_handle,
             events: 0,
+            async_events: 0,
         };
         let out = CreateCqOut {
             handle: 0,
             cqe: size - 1,
         };
         Ok((cq, out))
+    }
+
+    /// Moves it to another ring. How many completions it has room for then.
+    pub(crate) fn resize(&mut self, cqe: u32, provided: &Mlx5ResizeCqIn) -> Result<u32> {
+        if !self.device.capabilities().hca.cq_resize() {
+            return Err(libc::ENOSYS);
+        }
+        let size = cq_size(self.device, cqe)?;
+        if size == self.size {
+            return Ok(size - 1);
+        }
+        let (code, stride) = size_code(provided.cqe_size.into())?;
+        let len = u64::from(size) * stride;
+        let mut ring = ring(self.device, provided.buf_addr, len)?;
+        let mut command = ModifyCqIn::new();
+        // Log size, page offset and page size are new.
+        command
+            .set_op_mod(ModifyCq::Resize.number())
+            .set_cqn(self.cqn.number())
+            .set_modify_field_select_resize_field_select(0b111);
+        command
+            .cq_context_mut()
+            .set_cqe_sz(code)
+            .set_log_cq_size(size.ilog2() as u8)
+            .set_page_offset(ring.offset());
+        let mut page = |index| ring.page(index);
+        let tail = TailIn::Qwords(ring.pages(), &mut page);
+        let done = self.device.execute_with(&command, tail, &mut []);
+        done.map_err(|error| undone(error, [&mut ring]))?;
+        (self.ring, self.size) = (ring, size);
+        Ok(size - 1)
     }
 
     pub(crate) fn destroy(&self) -> Result<()> {
@@ -231,37 +271,52 @@ impl<'d> Cq<'d> {
 }
 
 pub(crate) struct Qp<'d> {
-    pub(crate) device: &'d Device<'d, P>,
-    pub(crate) qpn: Qpn,
-    _ring: Mapped<'d>,
-    pub(crate) record: Mapped<'d>,
-    /// The values that its transitions repeat.
-    pub(crate) state: State,
+    pub(crate) qp: ForeignQp<'d, P>,
+    /// Ring and record, where it has some.
+    _memory: Option<[Mapped<'d>; 2]>,
     pub(crate) wanted: ExCreateQpIn,
+    /// Receives that its ring has room for, and the entries of each.
+    receives: (u32, u32),
+    pub(crate) events: u32,
+}
+
+/// The numbers of objects that a QP's context names; 0 where there is none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) pdn: u32,
+    pub(crate) cqns: [u32; 2],
+    pub(crate) srqn: Option<u32>,
+    pub(crate) xrcdn: u32,
+    pub(crate) uar: u32,
+    pub(crate) uid: u16,
 }
 
 impl<'d> Qp<'d> {
     pub(crate) fn create(
         device: &'d Device<'d, P>,
-        uar: u32,
-        (pdn, cqns): (u32, [u32; 2]),
+        kind: QpKind,
+        numbers: Numbers,
         wanted: &ExCreateQpIn,
         provided: &Mlx5CreateQpIn,
     ) -> Result<Self> {
-        let state = State::new(wanted.qp_type, pdn, cqns)?;
-        if wanted.is_srq != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
         let log = |count: u32| match count.is_power_of_two() && count <= 1 << 15 {
             true => Ok(count.ilog2() as u8),
             false => Err(libc::EINVAL),
         };
-        let (sends, receives) = (provided.sq_wqe_count, provided.rq_wqe_count);
-        if receives > 0 && !(4..=11).contains(&provided.rq_wqe_shift) {
-            return Err(libc::EINVAL);
-        }
         let mut create = CreateQp::new();
+        create.set_uid(numbers.uid);
         let context = create.qpc_mut();
+        context
+            .set_pd(numbers.pdn)
+            .set_cqn_snd(numbers.cqns[0])
+            .set_cqn_rcv(numbers.cqns[1])
+            .set_xrcd(numbers.xrcdn)
+            .set_user_index(provided.uidx & 0xff_ffff);
+        let is_target = kind == QpKind::XrcRecv;
+        let (sends, receives) = match is_target {
+            true => (0, 0),
+            false => (provided.sq_wqe_count, provided.rq_wqe_count),
+        };
         let mut len = 0;
         match sends {
             0 => context.set_no_sq(true),
@@ -270,53 +325,95 @@ impl<'d> Qp<'d> {
                 context.set_log_sq_size(log(sends)?)
             }
         };
-        match receives {
-            0 => context.set_rq_type(RqType::ZeroSize.number()),
-            _ => {
+        match (numbers.srqn, receives) {
+            (Some(srqn), _) => context
+                .set_rq_type(RqType::Srq.number())
+                .set_srqn_rmpn_xrqn(srqn),
+            (None, 0) => context.set_rq_type(RqType::ZeroSize.number()),
+            (None, _) => {
+                if !(4..=11).contains(&provided.rq_wqe_shift) {
+                    return Err(libc::EINVAL);
+                }
                 len += u64::from(receives) << provided.rq_wqe_shift;
                 context
                     .set_log_rq_size(log(receives)?)
                     .set_log_rq_stride(provided.rq_wqe_shift as u8 - 4)
             }
         };
-        let mut ring = ring(device, provided.buf_addr, len.max(64))?;
-        let mut record = record(device, provided.db_addr)?;
-        let word = doorbells::word(provided.db_addr)?;
-        context
-            .set_st(state.service)
-            .set_pm_state(PathMigration::Migrated.number())
-            .set_pd(pdn)
-            .set_cqn_snd(cqns[0])
-            .set_cqn_rcv(cqns[1])
-            .set_uar_page(uar)
-            .set_user_index(provided.uidx & 0xff_ffff)
-            .set_page_offset(ring.offset())
-            .set_dbr_addr(record.iova());
-        let mut page = |index| ring.page(index);
-        let tail = TailIn::Qwords(ring.pages(), &mut page);
-        let created = device.execute_with(&create, tail, &mut []);
-        let created = created.map_err(|error| undone(error, [&mut ring, &mut record]))?;
-        let qpn = Qpn::from_low_bits(created.qpn());
-        doorbells::add(Queue::Send(qpn), uar, word);
+        let mut memory = match is_target {
+            true => None,
+            false => {
+                let ring = ring(device, provided.buf_addr, len.max(64))?;
+                let record = record(device, provided.db_addr)?;
+                context
+                    .set_uar_page(numbers.uar)
+                    .set_page_offset(ring.offset())
+                    .set_dbr_addr(record.iova());
+                Some([ring, record])
+            }
+        };
+        let ring = memory.as_ref().map(|[ring, _]| ring);
+        let mut page = |index| ring.map_or(0, |ring| ring.page(index));
+        let tail = TailIn::Qwords(ring.map_or(0, Mapped::pages), &mut page);
+        let created = ForeignQp::create(device, kind, &mut create, tail);
+        let qp = created.map_err(|error| match error {
+            CreateQpError::Command(error) => {
+                let memory = memory.as_mut().into_iter().flatten();
+                undone(error, memory)
+            }
+            error => {
+                log::warn!("{error}");
+                match error {
+                    CreateQpError::Memory(_) | CreateQpError::NoSlot { .. } => libc::ENOMEM,
+                    CreateQpError::NoXrc | CreateQpError::NoDc => libc::EOPNOTSUPP,
+                    _ => libc::EINVAL,
+                }
+            }
+        })?;
+        if memory.is_some() {
+            let word = doorbells::word(provided.db_addr)?;
+            doorbells::add(Queue::Send(qp.qpn()), numbers.uar, word);
+        }
         Ok(Self {
-            device,
-            qpn,
-            _ring: ring,
-            record,
-            state,
+            qp,
+            _memory: memory,
             wanted: *wanted,
+            receives: match receives {
+                0 => (0, 0),
+                _ => (receives, 1 << provided.rq_wqe_shift >> 4),
+            },
+            events: 0,
         })
     }
 
-    pub(crate) fn record_iova(&self) -> u64 {
-        self.record.iova()
+    pub(crate) fn modify(&mut self, modify: &ModifyQpIn, mac: [u8; 6]) -> Result<()> {
+        let mask = transition::mask(modify)?;
+        let attr = transition::attributes(modify, mask, mac)?;
+        let done = self.qp.modify(&attr, mask);
+        done.map_err(transition::unmodified)?;
+        if self.qp.state() == QpState::Reset {
+            doorbells::reset(Queue::Send(self.qp.qpn()));
+        }
+        Ok(())
     }
 
-    pub(crate) fn destroy(&self) -> Result<()> {
-        let mut command = DestroyQpIn::new();
-        command.set_qpn(self.qpn.number());
-        self.device.execute(&command).map_err(refused)?;
-        doorbells::remove(Queue::Send(self.qpn));
+    pub(crate) fn query(&mut self) -> Result<QueryQpOut> {
+        let found = self.qp.query().map_err(transition::unmodified)?;
+        Ok(QueryQpOut {
+            max_send_wr: self.wanted.max_send_wr,
+            // libmlx5 knows the rest, but its ring's.
+            max_recv_wr: self.receives.0,
+            max_send_sge: self.wanted.max_send_sge,
+            max_recv_sge: self.receives.1,
+            max_inline_data: self.wanted.max_inline_data,
+            sq_sig_all: self.wanted.sq_sig_all,
+            ..transition::answer(&found)
+        })
+    }
+
+    pub(crate) fn destroy(&mut self) -> Result<()> {
+        self.qp.destroy().map_err(refused)?;
+        doorbells::remove(Queue::Send(self.qp.qpn()));
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
 //! The device and what programs have of it, and the work between calls: events, deadlines and doorbell records.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 use bareverbs_node::cm::rdma::{Resolution, Resolver};
 use bareverbs_node::verbs::firmware_cmds::event::Event;
-use bareverbs_node::verbs::{Device, Gid, VectorSet};
+use bareverbs_node::verbs::{AsyncEvent, Device, Gid, VectorSet};
 use bareverbs_node::{Cm, DevicePlatform as P};
 use libc::c_int;
 
 use crate::abi::Destination;
 use crate::attrs::Result;
 use crate::cm::Manager;
-use crate::events::{Channel, EventQueue};
-use crate::queues::{Object, Uar};
+use crate::events::EventQueue;
+use crate::objects::{Context, Object};
+use crate::srq::Domains;
 use crate::{doorbells, trap};
 
 /// The time that a neighbour may take to answer.
@@ -23,14 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const POLLING: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// The objects of one open descriptor.
-pub(crate) struct Context<'d> {
-    pub(crate) uar: Uar<'d>,
-    /// Its end is the program's `async_fd`.
-    pub(crate) _events: Channel,
-    pub(crate) channels: HashMap<c_int, Rc<Channel>>,
-    pub(crate) objects: HashMap<u32, Object<'d>>,
-    pub(crate) next: u32,
+/// The object of an asynchronous event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Qp,
+    Cq,
+    Srq,
+    Port,
 }
 
 /// The device and what programs have of it.
@@ -43,6 +42,7 @@ pub(crate) struct Server<'c, 's, 'd> {
     /// As the program finds it in the device's file.
     pub(crate) node_guid: [u8; 8],
     pub(crate) events: EventQueue<'d>,
+    pub(crate) domains: Domains<'d>,
 }
 
 impl Server<'_, '_, '_> {
@@ -73,6 +73,7 @@ impl Server<'_, '_, '_> {
         while let Some(event) = self.device.next_async_event() {
             self.cm.handle_async_event(&event);
             log::debug!("{event:?}");
+            self.deliver_async(&event);
         }
         self.deliver_cm_events();
     }
@@ -98,6 +99,60 @@ impl Server<'_, '_, '_> {
         }
         if any {
             self.events.arm();
+        }
+    }
+
+    /// Puts an asynchronous event into the channel of the context that has its object, or into all.
+    fn deliver_async(&mut self, event: &AsyncEvent) {
+        use AsyncEvent as Event;
+        // Numbers of `enum ib_event_type`.
+        let (of, number, kind) = match *event {
+            Event::CqError { cqn, .. } => (Of::Cq, cqn.number(), 0),
+            Event::QpFatal { qpn } => (Of::Qp, qpn.number(), 1),
+            Event::QpRequestError { qpn } => (Of::Qp, qpn.number(), 2),
+            Event::QpAccessError { qpn } => (Of::Qp, qpn.number(), 3),
+            Event::CommunicationEstablished { qpn } => (Of::Qp, qpn.number(), 4),
+            Event::SqDrained { qpn } => (Of::Qp, qpn.number(), 5),
+            Event::PathMigrated { qpn } => (Of::Qp, qpn.number(), 6),
+            Event::PathMigrationError { qpn } => (Of::Qp, qpn.number(), 7),
+            Event::QpLastWqeReached { qpn } => (Of::Qp, qpn.number(), 16),
+            Event::SrqError { srqn } => (Of::Srq, srqn.number(), 14),
+            Event::SrqLimitReached { srqn } => (Of::Srq, srqn.number(), 15),
+            Event::PortActive { port } => (Of::Port, port.into(), 9),
+            Event::PortError { port } => (Of::Port, port.into(), 10),
+            Event::LidChange { port } => (Of::Port, port.into(), 11),
+            Event::PkeyChange { port } => (Of::Port, port.into(), 12),
+            Event::ClientReregister { port } => (Of::Port, port.into(), 17),
+            Event::GidChange { port } => (Of::Port, port.into(), 18),
+            Event::DeviceFatal { .. } => (Of::Port, 0, 8),
+            _ => return,
+        };
+        for context in self.contexts.values_mut() {
+            let found = match of {
+                Of::Port => {
+                    context.send_event(number.into(), kind);
+                    continue;
+                }
+                _ => context
+                    .objects
+                    .values_mut()
+                    .find_map(|object| match object {
+                        Object::Cq(cq) if of == Of::Cq && cq.cqn.number() == number => {
+                            Some((cq.user_handle, &mut cq.async_events))
+                        }
+                        Object::Qp(qp) if of == Of::Qp && qp.qp.qpn().number() == number => {
+                            Some((qp.wanted.user_handle, &mut qp.events))
+                        }
+                        Object::Srq(srq) if of == Of::Srq && srq.srqn == number => {
+                            Some((srq.user_handle, &mut srq.events))
+                        }
+                        _ => None,
+                    }),
+            };
+            if let Some((element, events)) = found {
+                *events += 1;
+                context.send_event(element, kind);
+            }
         }
     }
 

@@ -200,6 +200,53 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
     assert_eq!(gone.unwrap_err(), libc::EINVAL);
 }
 
+/// SRQs of both kinds with a limit, and a domain that two opens of a file share.
+fn a_limit_and_a_domain(fd: c_int, pd: u32, cq: u32, ring: &Ring) {
+    let mut open = OpenXrcdIn::new_zeroed();
+    open.fd = fd;
+    let opened = |open: &OpenXrcdIn| plain::<HandleOnly>(fd, command::OPEN_XRCD, open);
+    assert_eq!(opened(&open).unwrap_err(), libc::EAGAIN);
+    open.oflags = libc::O_CREAT as u32;
+    let first = opened(&open).unwrap().handle;
+    let second = opened(&open).unwrap().handle;
+    open.oflags |= libc::O_EXCL as u32;
+    assert_eq!(opened(&open).unwrap_err(), libc::EINVAL);
+
+    let mut wanted = CreateXsrqIn::new_zeroed();
+    (wanted.pd_handle, wanted.cq_handle, wanted.xrcd_handle) = (pd, cq, first);
+    (wanted.max_wr, wanted.max_sge) = (7, 1);
+    let mut provided = Mlx5CreateSrqIn::new_zeroed();
+    (provided.buf_addr, provided.db_addr) = ring.addresses();
+    for srq_type in [0, 1] {
+        wanted.srq_type = srq_type;
+        let mut made = CreateSrqOut::new_zeroed();
+        let mut number = Mlx5CreateSrqOut::new_zeroed();
+        let rooms = [made.as_mut_bytes(), number.as_mut_bytes()];
+        let inputs = [wanted.as_bytes(), provided.as_bytes()];
+        command(fd, command::CREATE_XSRQ, inputs, rooms).unwrap();
+        assert_eq!(made.srqn, number.srqn);
+        let mut modify = ModifySrqIn::new_zeroed();
+        (modify.handle, modify.attr_mask, modify.srq_limit) = (made.handle, 2, 5);
+        let modified =
+            |modify: &ModifySrqIn| plain::<u32>(fd, command::MODIFY_SRQ, modify).map(drop);
+        modified(&modify).unwrap();
+        modify.srq_limit = 8;
+        assert_eq!(modified(&modify), Err(libc::EINVAL));
+        let mut named = DestroyIn::new_zeroed();
+        named.handle = made.handle;
+        let found: QuerySrqOut = plain(fd, command::QUERY_SRQ, &named).unwrap();
+        // Nothing is posted: the limit was reached when it was armed, and is so no more. Its event was not read.
+        assert_eq!((found.max_wr, found.max_sge, found.srq_limit), (7, 1, 0));
+        let gone: DestroyQpOut = plain(fd, command::DESTROY_SRQ, &named).unwrap();
+        assert_eq!(gone.events_reported, 0);
+    }
+    for handle in [first, second] {
+        plain::<u32>(fd, command::CLOSE_XRCD, &HandleOnly { handle }).unwrap();
+    }
+    open.oflags = 0;
+    assert_eq!(opened(&open).unwrap_err(), libc::EAGAIN);
+}
+
 #[test]
 fn objects_come_and_go_by_commands() {
     // SAFETY: text of C's.
@@ -275,6 +322,8 @@ fn objects_come_and_go_by_commands() {
     }
     wanted.comp_channel = 12345;
     assert_eq!(create(&wanted, &provided).unwrap_err(), libc::EBADF);
+
+    a_limit_and_a_domain(fd, pd, cq.handle, &ring);
 
     // Commands that are not there, and descriptors that have no context.
     let none = command(fd, 99, [&[], &[]], [&mut [], &mut []]);

@@ -22,6 +22,7 @@ use crate::cancel::Off;
 use crate::cm::{Manager, Written};
 use crate::events::EventQueue;
 use crate::server::Server;
+use crate::srq::Domains;
 use crate::{doorbells, trap};
 
 /// Connections of the connection manager's at once.
@@ -238,6 +239,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 manager: Manager::default(),
                 node_guid: node_guid(),
                 events,
+                domains: Domains::default(),
             },
             Err(error) => {
                 log::error!("{error}");

@@ -1,0 +1,208 @@
+//! The objects of a context, by handle.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::os::fd::IntoRawFd;
+use std::rc::Rc;
+
+use bareverbs_node::DevicePlatform as P;
+use bareverbs_node::verbs::{Mr, Mw, Pd};
+use libc::c_int;
+use zerocopy::IntoBytes;
+
+use crate::abi::AsyncEventOut;
+use crate::attrs::{Result, refused};
+use crate::devx::{Devx, Umem};
+use crate::doorbells::{self, Queue};
+use crate::events::Channel;
+use crate::queues::{Cq, Qp, Uar};
+use crate::srq::{Srq, Xrcd};
+
+/// An object behind a handle.
+pub(crate) enum Object<'d> {
+    Pd(Pd<'d, P>),
+    Mr(Mr<'d, P>),
+    Mw(Mw<'d, P>),
+    Cq(Box<Cq<'d>>),
+    Qp(Box<Qp<'d>>),
+    Srq(Box<Srq<'d>>),
+    Xrcd(Rc<Xrcd<'d>>),
+    Devx(Box<Devx<'d>>),
+    Umem(Box<Umem<'d>>),
+    /// A doorbell page is the context's.
+    Page,
+    /// An address handle is the program's own memory.
+    Ah,
+}
+
+/// The objects of one open descriptor.
+pub(crate) struct Context<'d> {
+    pub(crate) uar: Uar<'d>,
+    /// The number of the user whose commands it may send; 0 without.
+    pub(crate) uid: u16,
+    /// Asynchronous events: its end is the program's `async_fd`.
+    pub(crate) async_events: Channel,
+    pub(crate) channels: HashMap<c_int, Rc<Channel>>,
+    pub(crate) objects: HashMap<u32, Object<'d>>,
+    next: u32,
+}
+
+/// Functions that return the object behind a handle if it is of a kind.
+macro_rules! of_kind {
+    ($($name:ident $Kind:ident $Type:ty;)*) => { $(
+        pub(crate) fn $name(&mut self, handle: u32) -> Result<&mut $Type> {
+            match self.objects.get_mut(&handle) {
+                Some(Object::$Kind(object)) => Ok(object),
+                _ => Err(libc::EINVAL),
+            }
+        }
+    )* };
+}
+
+impl<'d> Context<'d> {
+    pub(crate) fn new(uar: Uar<'d>, uid: u16, async_events: Channel) -> Self {
+        Self {
+            uar,
+            uid,
+            async_events,
+            channels: HashMap::new(),
+            objects: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, object: Object<'d>) -> u32 {
+        self.next += 1;
+        self.objects.insert(self.next, object);
+        self.next
+    }
+
+    of_kind! {
+        pd Pd Pd<'d, P>;
+        cq Cq Box<Cq<'d>>;
+        qp Qp Box<Qp<'d>>;
+        srq Srq Box<Srq<'d>>;
+        xrcd Xrcd Rc<Xrcd<'d>>;
+    }
+
+    pub(crate) fn cqn(&mut self, handle: u32) -> Result<u32> {
+        Ok(self.cq(handle)?.cqn.number())
+    }
+
+    pub(crate) fn add_channel(&mut self) -> Result<u32> {
+        let (channel, end) = Channel::new()?;
+        let handle = end.into_raw_fd();
+        self.channels.insert(handle, Rc::new(channel));
+        Ok(handle as u32)
+    }
+
+    /// Destroys an object of the kind that `is` accepts. One that the firmware refuses to destroy stays.
+    pub(crate) fn remove(
+        &mut self,
+        handle: u32,
+        is: fn(&Object<'_>) -> bool,
+    ) -> Result<Object<'d>> {
+        if !self.objects.get(&handle).is_some_and(is) {
+            return Err(libc::EINVAL);
+        }
+        let object = self.objects.remove(&handle).ok_or(libc::EINVAL)?;
+        object.destroy().map_err(|(object, errno)| {
+            self.objects.insert(handle, object);
+            errno
+        })
+    }
+
+    /// Puts an asynchronous event into the channel.
+    pub(crate) fn send_event(&self, element: u64, event_type: u32) {
+        let event = AsyncEventOut {
+            element,
+            event_type,
+            reserved: 0,
+        };
+        if !self.async_events.send(event.as_bytes()) {
+            log::warn!("no room for an asynchronous event: it is lost");
+        }
+    }
+
+    /// Drops the asynchronous events of an object that the program has not read, and returns how many it has.
+    pub(crate) fn read_events(&self, user_handle: u64, sent: u32) -> u32 {
+        let unread = self.async_events.remove::<16>(user_handle);
+        sent.saturating_sub(unread)
+    }
+
+    /// Destroys everything: users before what they use. Returns `true` if something stays with the device.
+    pub(crate) fn clear(&mut self) -> bool {
+        let mut objects: Vec<_> = self.objects.drain().collect();
+        objects.sort_by_key(|(handle, object)| (object.rank(), Reverse(*handle)));
+        let mut stays = false;
+        for (_, object) in objects {
+            if let Err((object, _)) = object.destroy() {
+                // The device may use its memory for ever.
+                log::error!("an object of a closed context stays");
+                // The program may give its records back, whatever the firmware answers.
+                match &object {
+                    Object::Qp(qp) => doorbells::remove(Queue::Send(qp.qp.qpn())),
+                    Object::Cq(cq) => doorbells::remove(Queue::Arm(cq.cqn)),
+                    Object::Devx(devx) => devx.silence(),
+                    _ => {}
+                }
+                std::mem::forget(object);
+                stays = true;
+            }
+        }
+        stays
+    }
+}
+
+impl Object<'_> {
+    /// The order in which a context that is closed loses its objects.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Qp(_) | Self::Devx(_) => 0,
+            Self::Srq(_) => 1,
+            Self::Cq(_) => 2,
+            Self::Mr(_) | Self::Mw(_) | Self::Umem(_) | Self::Ah | Self::Page => 3,
+            Self::Pd(_) | Self::Xrcd(_) => 4,
+        }
+    }
+
+    /// Destroys it in the device, and gives back what is left of it: its counts. An error leaves it as it was.
+    fn destroy(self) -> Result<Self, (Self, c_int)> {
+        // What the firmware refused to take is there again.
+        let again = |(object, error)| Err((object, refused(error)));
+        let mut this = match self {
+            Self::Pd(pd) => {
+                return match pd.dealloc() {
+                    Ok(()) => Ok(Self::Ah),
+                    Err((pd, error)) => again((Self::Pd(pd), error)),
+                };
+            }
+            Self::Mr(mr) => {
+                return match mr.dereg() {
+                    Ok(()) => Ok(Self::Ah),
+                    Err((mr, error)) => again((Self::Mr(mr), error)),
+                };
+            }
+            Self::Mw(mw) => {
+                return match mw.dealloc() {
+                    Ok(()) => Ok(Self::Ah),
+                    Err((mw, error)) => again((Self::Mw(mw), error)),
+                };
+            }
+            this => this,
+        };
+        let done = match &mut this {
+            Self::Cq(cq) => cq.destroy(),
+            Self::Qp(qp) => qp.destroy(),
+            Self::Srq(srq) => srq.destroy(),
+            Self::Devx(devx) => devx.destroy(),
+            Self::Umem(umem) => umem.destroy(),
+            // It goes with its last user.
+            _ => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(this),
+            Err(errno) => Err((this, errno)),
+        }
+    }
+}
