@@ -2,7 +2,7 @@
 
 use super::larger::{Ended, Engines, Program, QUIET, end, judge, start};
 use super::run::{Place, free_port};
-use super::scenario::Ready;
+use super::scenario::{Ready, SERVED};
 use crate::outcome::Outcome;
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,9 @@ macro_rules! ends {
         $make($name, &[$($server),*], &[$($client),*] $(, $says)?)
     };
 }
+
+/// The beginning of the names of runs on Debian's own libraries, for which the kernel's verbs ABI is served.
+const SERVED_PREFIX: &str = "served-";
 
 const RUNS: &[Run] = &[
     Run {
@@ -143,6 +146,53 @@ const RUNS: &[Run] = &[
             "2048",
             "-n",
             "500",
+            "-w",
+            "10",
+            "127.0.0.1"
+        ]
+    ),
+    // On Debian's libmlx5, which writes the work requests' rings.
+    ends!(
+        perftest,
+        "served-ucx-rc-mlx5-put-lat",
+        [
+            "-p", "{port}", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "put_lat", "-n", "200", "-w",
+            "10"
+        ],
+        [
+            "-p",
+            "{port}",
+            "-d",
+            "mlx5_0:1",
+            "-x",
+            "rc_mlx5",
+            "-t",
+            "put_lat",
+            "-n",
+            "200",
+            "-w",
+            "10",
+            "127.0.0.1"
+        ]
+    ),
+    ends!(
+        perftest,
+        "served-ucx-ud-mlx5-am-lat",
+        [
+            "-p", "{port}", "-d", "mlx5_0:1", "-x", "ud_mlx5", "-t", "am_lat", "-n", "200", "-w",
+            "10"
+        ],
+        [
+            "-p",
+            "{port}",
+            "-d",
+            "mlx5_0:1",
+            "-x",
+            "ud_mlx5",
+            "-t",
+            "am_lat",
+            "-n",
+            "200",
             "-w",
             "10",
             "127.0.0.1"
@@ -263,11 +313,37 @@ pub(super) fn run(
 /// Runs one or two programs to their ends; what the last one said.
 fn ends(place: &Place<'_>, engines: &Engines, run: &Run) -> Result<Ended, String> {
     let port = free_port()?;
+    let served = run.name.starts_with(SERVED_PREFIX);
+    let debian = match served {
+        true => place
+            .debian()?
+            .map(|(name, value)| {
+                let value = value.to_string_lossy().into_owned();
+                match name {
+                    "LD_LIBRARY_PATH" => {
+                        (name, format!("{value}:{}", engines.libraries().display()))
+                    }
+                    _ => (name, value),
+                }
+            })
+            .to_vec(),
+        false => Vec::new(),
+    };
+    let environment: Vec<(&str, &str)> = debian
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        // UCX would put its own function in the place of the preload library's `mmap`.
+        .chain(served.then_some(("UCX_MEM_EVENTS", "n")))
+        .collect();
+    let options = match served {
+        true => [SERVED, QUIET].concat(),
+        false => QUIET.to_vec(),
+    };
     let start_one = |side: &str, arguments: &[&str]| {
         let program = Program {
             log: format!("{}{side}", run.name),
-            options: QUIET,
-            environment: &[],
+            options: &options,
+            environment: &environment,
             path: engines.program(run.program),
             arguments: arguments
                 .iter()

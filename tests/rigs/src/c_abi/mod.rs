@@ -138,6 +138,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if is_named(pyverbs::NAME) {
         outcome.add(pyverbs::run(&place));
     }
+    let is_whole = |word: &String| word == WHOLE || word == pyverbs::SERVED_NAME;
+    if arguments.iter().any(is_whole) {
+        outcome.add(pyverbs::run_served(&place));
+    }
     outcome.add(run_larger(&place, &directory, arguments)?);
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
     Ok(outcome)
@@ -199,6 +203,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
                 switch::NAME,
                 package::NAME,
                 pyverbs::NAME,
+                pyverbs::SERVED_NAME,
                 rates::NAME,
                 LIBRARY,
             ]

@@ -3,9 +3,12 @@
 //! Debian's `python3-pyverbs` has it. How each of its tests has to end is in `table.tsv`: passed, skipped with the reason
 //! that the suite prints, or failed, with the reason why nothing else is to be expected. A test that ends otherwise is a
 //! fault, also one that passes. What was found is left beside the logs as a table.
+//!
+//! It runs on Debian's own libraries as well, for which the kernel's verbs ABI is served. There a number of tests has to pass.
 
 use super::larger::{INFINIBAND, Program, QUIET, end, start};
 use super::run::{Place, never};
+use super::scenario::SERVED;
 use crate::outcome::Outcome;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,6 +18,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "pyverbs";
+/// The suite on Debian's libraries, and how many of its tests pass there at least.
+pub(super) const SERVED_NAME: &str = "served-pyverbs";
+const SERVED_PASSED: usize = 110;
 /// The expected result of each test.
 const TABLE: &str = include_str!("pyverbs/table.tsv");
 /// The results that differ on an InfiniBand port.
@@ -45,6 +51,39 @@ pub(super) fn run(place: &Place<'_>) -> Outcome {
         &[INFINIBAND],
         &table,
     ));
+    outcome
+}
+
+/// The suite on Debian's own libraries.
+pub(super) fn run_served(place: &Place<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let options = [SERVED, &["--address", "10.0.0.{unit}"]].concat();
+    let printed = match suite(place, SERVED_NAME, &options) {
+        Ok(printed) => printed,
+        Err(why) => {
+            outcome.check(false, || {
+                let logs = place.logs.display();
+                format!("{SERVED_NAME}: {why} (logs: {logs}/{SERVED_NAME}*)")
+            });
+            return outcome;
+        }
+    };
+    let found = found(&printed);
+    let left = place.logs.join(format!("{SERVED_NAME}.tsv"));
+    let written = fs::write(&left, render(&found));
+    outcome.check(written.is_ok(), || {
+        format!("{SERVED_NAME}: {}", left.display())
+    });
+    let count = |how: &str| found.values().filter(|end| end.how == how).count();
+    let passed = count("passed");
+    println!(
+        "{SERVED_NAME}: {passed} passed, {} skipped, {} failed",
+        count("skipped"),
+        count("failed")
+    );
+    outcome.check(passed >= SERVED_PASSED, || {
+        format!("{SERVED_NAME}: {passed} tests passed, {SERVED_PASSED} have to")
+    });
     outcome
 }
 
@@ -101,6 +140,13 @@ fn suite(place: &Place<'_>, name: &str, options: &[&str]) -> Result<String, Stri
         ("PYTHONPATH", modules),
         ("SUITE", text(&packages.suite())),
     ];
+    let debian = match options.starts_with(SERVED) {
+        true => place
+            .debian()?
+            .map(|(name, value)| (name, text(Path::new(&value))))
+            .to_vec(),
+        false => Vec::new(),
+    };
     let mut variables: Vec<(&str, &str)> = vec![
         ("LC_ALL", "C"),
         ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -109,6 +155,7 @@ fn suite(place: &Place<'_>, name: &str, options: &[&str]) -> Result<String, Stri
     variables.extend(
         environment
             .iter()
+            .chain(&debian)
             .map(|(name, value)| (*name, value.as_str())),
     );
     let program = Program {

@@ -5,6 +5,7 @@ use super::scenario::{IN_C, OURS, Ready, SERVED, Scenario, Side};
 use crate::outcome::Outcome;
 use crate::stock_driver::{Process, spawn};
 use bareverbs_bundle::{Bundle, RUNNER};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -283,16 +284,20 @@ impl Place<'_> {
             .stdout(file.try_clone().map_err(fail)?)
             .stderr(file);
         if options == SERVED {
-            let debian = self.packages.libraries.first().ok_or("no libraries")?;
-            let folders = [&debian.folder, &debian.others, &self.packages.others];
-            let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
-            command
-                .env("LD_LIBRARY_PATH", folders)
-                // In place of the file of an installed system that names it.
-                .env("IBV_DRIVERS", debian.folder.join("libibverbs/libmlx5"));
+            command.envs(self.debian()?);
         }
         let process = spawn(&mut command)?;
         Ok(Running { process, log })
+    }
+
+    /// Environment in which programs find the libraries of Debian's oldest release instead of ours.
+    pub(super) fn debian(&self) -> Result<[(&'static str, OsString); 2], String> {
+        let debian = self.packages.libraries.first().ok_or("no libraries")?;
+        let folders = [&debian.folder, &debian.others, &self.packages.others];
+        let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+        // In place of the file of an installed system that names it.
+        let driver = debian.folder.join("libibverbs/libmlx5").into_os_string();
+        Ok([("LD_LIBRARY_PATH", folders), ("IBV_DRIVERS", driver)])
     }
 
     fn fill_in(&self, argument: &str, port: u16) -> String {
