@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 type Told = Result<String, Missing>;
 
-/// What C's programs have as IBV_ACCESS_MW_BIND and IBV_ACCESS_HUGETLB, and Rust's need not say.
+/// Access flags that C's programs give (IBV_ACCESS_MW_BIND and IBV_ACCESS_HUGETLB), and Rust's need not.
 const NOT_NEEDED: u32 = 1 << 4 | 1 << 7;
 
 /// The rights of a number. One of Access's bits is this driver's own.
