@@ -7,8 +7,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* Milliseconds between signals, and until a thread is taken for one that waits. */
-#define PAUSE 150
+/* A thread that sleeps each time in so many looks, with some milliseconds between them, is taken for one that waits. */
+#define LOOKS 30
+#define PAUSE 5
 
 /* A program that every system has. */
 #define LOADER "/lib64/ld-linux-x86-64.so.2"
@@ -148,19 +149,44 @@ static void set_limit(bool lowered) {
 static pthread_t interrupted;
 static volatile sig_atomic_t signals;
 static volatile bool interrupting;
+static pid_t interrupted_id;
 
 static void count_signal(int number) {
     (void)number;
     signals++;
 }
 
-static void *send_signals(void *restarting) {
-    for (int left = *(int *)restarting; interrupting; left--) {
+/* Says if a thread of this process sleeps now. */
+static bool sleeps(pid_t thread) {
+    char name[64], line[512] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(name, "re");
+    if (!file)
+        return false;
+    const char *end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    fclose(file);
+    return end && end[1] && end[2] == 'S';
+}
+
+/* Waits until a thread waits, or something else has come to its end. Says if it waits. */
+static bool waits(pid_t thread, volatile bool *goes_on) {
+    for (int looks = 0; *goes_on && looks < LOOKS; looks++) {
         usleep(PAUSE * 1000);
+        if (!sleeps(thread))
+            looks = 0;
+    }
+    return *goes_on;
+}
+
+/* Sends a signal each time that the thread waits, and the next when it has had this one. */
+static void *send_signals(void *restarting) {
+    for (int left = *(int *)restarting; waits(interrupted_id, &interrupting); left--) {
+        int before = signals;
         struct sigaction action = {.sa_handler = count_signal, .sa_flags = left > 0 ? SA_RESTART : 0};
         sigaction(SIGUSR1, &action, NULL);
-        if (interrupting)
-            pthread_kill(interrupted, SIGUSR1);
+        pthread_kill(interrupted, SIGUSR1);
+        while (interrupting && signals == before)
+            usleep(PAUSE * 1000);
     }
     return NULL;
 }
@@ -174,6 +200,7 @@ static void interrupt(void) {
     sigaction(SIGUSR1, &action, NULL);
     signals = 0;
     interrupted = pthread_self();
+    interrupted_id = gettid();
     interrupting = true;
     if (pthread_create(&thread, NULL, send_signals, &restarting))
         fail("no thread", "");
@@ -210,14 +237,55 @@ static void wait_cm_event(void *channel) {
         rdma_ack_cm_event(event);
 }
 
-/* An event of a queue that is kept for a while. */
-static void keep_cq_event(struct ibv_comp_channel *channel) {
+/* Events of queues that are kept for a while, with the number of those that are not acknowledged. */
+static struct kept {
     struct ibv_cq *cq;
+    int count;
+} kept[16];
+
+static int kept_events(const struct ibv_cq *cq) {
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (kept[i].count && kept[i].cq == cq)
+            return kept[i].count;
+    return 0;
+}
+
+static void keep_cq_event(struct ibv_comp_channel *channel) {
+    struct ibv_cq *cq = NULL;
     void *given;
-    if (!readable(channel->fd, COMES))
+    int at = 0;
+    if (!readable(channel->fd, COMES)) {
         tell("none");
-    else
-        tell_int(ibv_get_cq_event(channel, &cq, &given));
+        return;
+    }
+    tell_int(ibv_get_cq_event(channel, &cq, &given));
+    tell(" %s", named(cq));
+    while (kept[at].count && kept[at].cq != cq)
+        if (++at == sizeof kept / sizeof *kept)
+            fail("too many queues with events", "");
+    kept[at] = (struct kept){cq, kept[at].count + 1};
+}
+
+/* Acknowledges so many events of a queue, of those that were kept. */
+static void ack_cq_events(struct ibv_cq *cq, int count) {
+    if (count > kept_events(cq)) {
+        left_out = true;
+        return;
+    }
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (kept[i].count && kept[i].cq == cq)
+            kept[i].count -= count;
+    ibv_ack_cq_events(cq, count);
+    tell("done");
+}
+
+/* Acknowledges what is left: nothing can be destroyed before. */
+static void ack_kept_events(void) {
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        if (kept[i].count > 0)
+            ibv_ack_cq_events(kept[i].cq, kept[i].count);
+        kept[i].count = 0;
+    }
 }
 
 /* Objects that another thread destroys. */
@@ -225,22 +293,26 @@ static struct {
     pthread_t thread;
     struct object *object;
     int result;
-    volatile bool done;
+    volatile pid_t id;
+    volatile bool runs;
 } destroying;
 
 static void *destroy_apart(void *nothing) {
+    destroying.id = gettid();
     destroying.result = destroying.object->destroy(destroying.object->pointer);
-    destroying.done = true;
+    destroying.runs = false;
     return nothing;
 }
 
 static void start_destroy(const char *name) {
     destroying.object = find(name);
-    destroying.done = false;
+    destroying.id = 0;
+    destroying.runs = true;
     if (!destroying.object || pthread_create(&destroying.thread, NULL, destroy_apart, NULL))
         fail("no thread for", name);
-    usleep(PAUSE * 1000);
-    tell(destroying.done ? "done" : "waits");
+    while (!destroying.id)
+        usleep(PAUSE * 1000);
+    tell(waits(destroying.id, &destroying.runs) ? "waits" : "done");
 }
 
 static void join_destroy(void) {
@@ -312,7 +384,7 @@ static bool process_call(const char *name) {
     DO("wait_async_event", wait_async_event())
     DO("wait_cm_event", P0; if (!left_out) wait_cm_event(x))
     DO("keep_cq_event", P0; if (!left_out) keep_cq_event(x))
-    DO("ack_cq_events", P0; if (!left_out) (ibv_ack_cq_events(x, a(1)), tell("done")))
+    DO("ack_cq_events", P0; if (!left_out) ack_cq_events(x, a(1)))
     DO("start_destroy", start_destroy(words[0]))
     DO("join_destroy", join_destroy())
     DO("churn", P1; void *qp = AP(2); void *mr = AP(3); if (!left_out) churn(x, y, qp, mr))

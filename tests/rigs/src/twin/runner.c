@@ -2,21 +2,21 @@
  * `NUMBER [NAME =] CALL ARGUMENT...`. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
  * cm.c and process.c. */
 
-/* A call that accesses memory which is not there, or does not end, is left here. */
+/* A call that accesses memory which is not there is left here. One that does not end, ends the process: what it has locked would
+ * stay so. */
 static sigjmp_buf before_call;
 static volatile int signal_number;
 static pthread_t calls_here;
 
 static void died(int number) {
-    if (number != SIGABRT && pthread_equal(pthread_self(), calls_here)) {
+    if (number == SIGSEGV && pthread_equal(pthread_self(), calls_here)) {
         signal_number = number;
         siglongjmp(before_call, 1);
     }
     char text[160];
     int length = snprintf(text, sizeof text, "%d died of signal %d\n", line_number, number);
     fflush(stdout);
-    if (write(1, text, length) < 0 || number)
-        _exit(3);
+    _exit(write(1, text, length) < 0 ? 4 : 3);
 }
 
 /* Ends a script: its last objects go first, and again those that were busy, whose errors are told. Events of theirs that were not
@@ -28,6 +28,7 @@ static void destroy_objects(void) {
         if (is(&objects[i], "get_request"))
             objects[i].gone = !objects[i].destroy(objects[i].pointer);
     join_apart();
+    ack_kept_events();
     told[0] = 0;
     for (int round = 0; round < 3; round++)
         for (int i = object_count; i-- > 0;) {
