@@ -112,6 +112,7 @@ pub(crate) mod command {
     pub(crate) const CREATE_AH: u32 = 5;
     pub(crate) const DESTROY_AH: u32 = 8;
     pub(crate) const REG_MR: u32 = 9;
+    pub(crate) const REREG_MR: u32 = 11;
     pub(crate) const DEREG_MR: u32 = 13;
     pub(crate) const ALLOC_MW: u32 = 14;
     pub(crate) const DEALLOC_MW: u32 = 16;
@@ -270,6 +271,18 @@ structures! {
         pd_handle: u32,
         access_flags: u32,
     }
+    /// `struct ib_uverbs_rereg_mr`.
+    struct ReregMrIn {
+        response: u64,
+        handle: u32,
+        flags: u32,
+        start: u64,
+        length: u64,
+        hca_va: u64,
+        pd_handle: u32,
+        access_flags: u32,
+    }
+    struct ReregMrOut { lkey: u32, rkey: u32, }
     struct RegMrOut { handle: u32, lkey: u32, rkey: u32, }
 
     /// `struct ib_uverbs_create_cq`.

@@ -10,6 +10,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::*;
 use crate::attrs::{Args, Result, refused};
+use crate::dct::Dct;
 use crate::devx::{create_user, destroy_user};
 use crate::doorbell_pages;
 use crate::events::Channel;
@@ -38,6 +39,10 @@ mod cap {
 const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 /// `MLX5_IB_ALLOC_UCTX_DEVX`.
 const ALLOC_DEVX: u32 = 1 << 0;
+/// `IB_QPT_DRIVER`: a type of the provider's.
+const DRIVER: u8 = 0xff;
+/// `MLX5_QP_FLAG_TYPE_DCT`.
+const TYPE_DCT: u32 = 1 << 4;
 /// `MLX5_QP_FLAG_TYPE_DCI`.
 const TYPE_DCI: u32 = 1 << 5;
 
@@ -89,9 +94,10 @@ impl<'d> Server<'_, '_, 'd> {
                 Ok(())
             }
             command::REG_MR => self.reg_mr(fd, args),
+            command::REREG_MR => self.rereg_mr(fd, args),
             command::CREATE_AH => self.create_ah(fd, args),
             command::DEALLOC_PD => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),
-            command::DEREG_MR => self.remove(fd, args, |it| matches!(it, Object::Mr(_))),
+            command::DEREG_MR => self.remove(fd, args, |it| matches!(it, Object::Mr(..))),
             command::DEALLOC_MW => self.remove(fd, args, |it| matches!(it, Object::Mw(_))),
             command::DESTROY_AH => self.remove(fd, args, |it| matches!(it, Object::Ah)),
             command::CLOSE_XRCD => self.remove(fd, args, |it| matches!(it, Object::Xrcd(_))),
@@ -143,11 +149,14 @@ impl<'d> Server<'_, '_, 'd> {
             command::DESTROY_QP => {
                 let DestroyIn { handle, .. } = args.input(CORE_IN)?;
                 let context = self.context(fd)?;
-                let gone = context.remove(handle, |it| matches!(it, Object::Qp(_)))?;
+                let gone =
+                    context.remove(handle, |it| matches!(it, Object::Qp(_) | Object::Dct(_)))?;
                 if let Object::Qp(qp) = gone {
                     let user_handle = qp.wanted.user_handle;
                     let events_reported = context.read_events(user_handle, qp.events);
                     args.output(CORE_OUT, &DestroyQpOut { events_reported });
+                } else {
+                    args.output(CORE_OUT, &DestroyQpOut { events_reported: 0 });
                 }
                 Ok(())
             }
@@ -448,7 +457,11 @@ impl<'d> Server<'_, '_, 'd> {
         let provided: Mlx5CreateQpIn = args.input(UHW_IN)?;
         let device = self.device;
         let context = self.context(fd)?;
-        let kind = kind_of(&wanted, &provided)?;
+        let is_target = wanted.qp_type == DRIVER && provided.flags & TYPE_DCT != 0;
+        let kind = match is_target {
+            true => QpKind::Dct,
+            false => kind_of(&wanted, &provided)?,
+        };
         let mut numbers = Numbers {
             pdn: 0,
             cqns: [0; 2],
@@ -471,10 +484,19 @@ impl<'d> Server<'_, '_, 'd> {
         if wanted.is_srq != 0 && !matches!(kind, QpKind::XrcSend | QpKind::XrcRecv) {
             numbers.srqn = Some(context.srq(wanted.srq_handle)?.srqn);
         }
-        let qp = Qp::create(device, kind, numbers, &wanted, &provided)?;
-        let qpn = qp.qp.qpn().number();
+        let (object, qpn) = match is_target {
+            true => {
+                let dct = Dct::new(device, numbers, &provided)?;
+                (Object::Dct(Box::new(dct)), 0)
+            }
+            false => {
+                let qp = Qp::create(device, kind, numbers, &wanted, &provided)?;
+                let qpn = qp.qp.qpn().number();
+                (Object::Qp(Box::new(qp)), qpn)
+            }
+        };
         let base = CreateQpOut {
-            handle: context.add(Object::Qp(Box::new(qp))),
+            handle: context.add(object),
             qpn,
             max_send_wr: wanted.max_send_wr,
             max_recv_wr: wanted.max_recv_wr,
@@ -496,6 +518,16 @@ impl<'d> Server<'_, '_, 'd> {
 
     fn modify_qp(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
         let modify: ModifyQpIn = args.input(CORE_IN)?;
+        if let Some(Object::Dct(dct)) = self.context(fd)?.objects.get_mut(&modify.handle) {
+            dct.modify(&modify)?;
+            let out = Mlx5ModifyQpOut {
+                response_length: size_of::<Mlx5ModifyQpOut>() as u32,
+                dctn: dct.number.unwrap_or(0),
+                ..FromZeros::new_zeroed()
+            };
+            args.output(UHW_OUT, &out);
+            return Ok(());
+        }
         let mac = match mask(&modify)?.contains(QpAttrMask::AV) {
             true => self.destination_mac(&modify.dest)?,
             false => [0; 6],
@@ -547,8 +579,50 @@ impl<'d> Server<'_, '_, 'd> {
             lkey: mr.lkey().0,
             rkey: mr.rkey().0,
         };
-        let handle = context.add(Object::Mr(mr));
+        let handle = context.add(Object::Mr(mr, asked));
         args.output(CORE_OUT, &RegMrOut { handle, ..out });
+        Ok(())
+    }
+
+    /// Another region takes the place of one, with what is given of its memory, domain and rights.
+    fn rereg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+        /// `enum ib_mr_rereg_flags`.
+        const MEMORY: u32 = 1 << 0;
+        const DOMAIN: u32 = 1 << 1;
+        const ACCESS: u32 = 1 << 2;
+        let asked: ReregMrIn = args.input(CORE_IN)?;
+        let given = |flag| asked.flags & flag != 0;
+        if asked.flags == 0 || asked.flags & !(MEMORY | DOMAIN | ACCESS) != 0 {
+            return Err(libc::EINVAL);
+        }
+        if given(MEMORY) && !(asked.start ^ asked.hca_va).is_multiple_of(4096) {
+            return Err(libc::EINVAL);
+        }
+        // Keys stay with new rights alone, which takes a work request of the kernel's (`umr_rereg_access`).
+        if asked.flags == ACCESS {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let context = self.context(fd)?;
+        let Some(Object::Mr(_, before)) = context.objects.get(&asked.handle) else {
+            return Err(libc::EINVAL);
+        };
+        let mut now = *before;
+        if given(MEMORY) {
+            (now.start, now.length, now.hca_va) = (asked.start, asked.length, asked.hca_va);
+        }
+        if given(DOMAIN) {
+            now.pd_handle = asked.pd_handle;
+        }
+        if given(ACCESS) {
+            now.access_flags = asked.access_flags;
+        }
+        let access = Access::from_bits_truncate(now.access_flags);
+        let mr = crate::memory::register(context.pd(now.pd_handle)?, &now, access)?;
+        let (lkey, rkey) = (mr.lkey().0, mr.rkey().0);
+        // One that the firmware does not take back has its memory still.
+        context.remove(asked.handle, |it| matches!(it, Object::Mr(..)))?;
+        context.objects.insert(asked.handle, Object::Mr(mr, now));
+        args.output(CORE_OUT, &ReregMrOut { lkey, rkey });
         Ok(())
     }
 
@@ -589,8 +663,7 @@ fn kind_of(wanted: &ExCreateQpIn, provided: &Mlx5CreateQpIn) -> Result<QpKind> {
         4 => QpKind::Ud,
         9 => QpKind::XrcSend,
         10 => QpKind::XrcRecv,
-        // A type of the provider's.
-        0xff if provided.flags & TYPE_DCI != 0 => QpKind::Dci,
+        DRIVER if provided.flags & TYPE_DCI != 0 => QpKind::Dci,
         _ => return Err(libc::EOPNOTSUPP),
     })
 }

@@ -8,6 +8,7 @@ use bareverbs_node::verbs::firmware_cmds::umem::{
 };
 
 use crate::attrs::{Result, refused};
+use crate::dct;
 use crate::doorbells::{self, Queue};
 use crate::queues::Mapped;
 
@@ -45,6 +46,9 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: u32) {
 
 impl Devx<'_> {
     pub(crate) fn destroy(&self) -> Result<()> {
+        if self.create == Opcode::CreateDct {
+            dct::drain(self.device, self.number)?;
+        }
         let mut output = [0; HEADER];
         let opcode = (word(&self.destroy, 0) >> 16) as u16;
         let opcode = Opcode::from_number(opcode).ok_or(libc::EINVAL)?;

@@ -23,6 +23,7 @@ mod attrs;
 mod cancel;
 mod cm;
 mod commands;
+mod dct;
 mod devx;
 mod devx_methods;
 mod doorbell_pages;

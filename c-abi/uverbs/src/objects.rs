@@ -10,8 +10,9 @@ use bareverbs_node::verbs::{Mr, Mw, Pd};
 use libc::c_int;
 use zerocopy::IntoBytes;
 
-use crate::abi::AsyncEventOut;
+use crate::abi::{AsyncEventOut, RegMrIn};
 use crate::attrs::{Result, refused};
+use crate::dct::Dct;
 use crate::devx::{Devx, Umem};
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
@@ -21,10 +22,12 @@ use crate::srq::{Srq, Xrcd};
 /// An object behind a handle.
 pub(crate) enum Object<'d> {
     Pd(Pd<'d, P>),
-    Mr(Mr<'d, P>),
+    /// A region, and the request that registered it.
+    Mr(Mr<'d, P>, RegMrIn),
     Mw(Mw<'d, P>),
     Cq(Box<Cq<'d>>),
     Qp(Box<Qp<'d>>),
+    Dct(Box<Dct<'d>>),
     Srq(Box<Srq<'d>>),
     Xrcd(Rc<Xrcd<'d>>),
     Devx(Box<Devx<'d>>),
@@ -158,10 +161,10 @@ impl Object<'_> {
     /// The order in which a context that is closed loses its objects.
     fn rank(&self) -> u8 {
         match self {
-            Self::Qp(_) | Self::Devx(_) => 0,
+            Self::Qp(_) | Self::Dct(_) | Self::Devx(_) => 0,
             Self::Srq(_) => 1,
             Self::Cq(_) => 2,
-            Self::Mr(_) | Self::Mw(_) | Self::Umem(_) | Self::Ah | Self::Page => 3,
+            Self::Mr(..) | Self::Mw(_) | Self::Umem(_) | Self::Ah | Self::Page => 3,
             Self::Pd(_) | Self::Xrcd(_) => 4,
         }
     }
@@ -177,10 +180,10 @@ impl Object<'_> {
                     Err((pd, error)) => again((Self::Pd(pd), error)),
                 };
             }
-            Self::Mr(mr) => {
+            Self::Mr(mr, asked) => {
                 return match mr.dereg() {
                     Ok(()) => Ok(Self::Ah),
-                    Err((mr, error)) => again((Self::Mr(mr), error)),
+                    Err((mr, error)) => again((Self::Mr(mr, asked), error)),
                 };
             }
             Self::Mw(mw) => {
@@ -194,6 +197,7 @@ impl Object<'_> {
         let done = match &mut this {
             Self::Cq(cq) => cq.destroy(),
             Self::Qp(qp) => qp.destroy(),
+            Self::Dct(dct) => dct.destroy(),
             Self::Srq(srq) => srq.destroy(),
             Self::Devx(devx) => devx.destroy(),
             Self::Umem(umem) => umem.destroy(),
