@@ -10,6 +10,11 @@ const PROGRAMS: &[InC] = &[
         libraries: &["-lrdmacm", "-lmlx5", "-libverbs"],
     },
     InC {
+        name: "ends",
+        text: include_str!("../c_abi/programs/ends.c"),
+        libraries: &["-lrdmacm", "-libverbs"],
+    },
+    InC {
         name: "flows",
         text: include_str!("programs/flows.c"),
         libraries: &[],

@@ -2,7 +2,7 @@
 
 use super::super::stock_driver::Program;
 use super::in_c;
-use bareverbs_bundle::LIBRARY;
+use bareverbs_bundle::{LIBRARY, RUNNER};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,11 +22,21 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
             .args(["--no-run", "--message-format", "json-render-diagnostics"])
             // The first package has the features that the examples were built with.
             .args(["--package", "bareverbs", "--package", "bareverbs-vfio"])
-            .args(["--test", "on_device"]),
+            .args(["--package", "bareverbs-node"])
+            .args(["--features", "bareverbs-node/last-messages"])
+            .args(["--test", "on_device", "--test", "ends"]),
     )?;
-    let tests = executable(&built).ok_or("cargo does not say where the driver's tests are")?;
+    let test = |name: &str| {
+        executable(&built, name).ok_or_else(|| format!("cargo does not say where {name} is"))
+    };
     let programs = EXAMPLES.map(|name| (name, examples.join(name)));
-    let rest = [("on_device", tests), (LIBRARY, library(root)?)];
+    let bundle = bundle(root)?;
+    let rest = [
+        ("on_device", test("on_device")?),
+        ("ends-in-rust", test("ends")?),
+        (LIBRARY, bundle.join(LIBRARY)),
+        (RUNNER, bundle.join(RUNNER)),
+    ];
     let in_c = in_c::build(&root.join("target/rigs/vfio/in-c"))?;
     let all = programs.into_iter().chain(rest).chain(in_c);
     stripped(&examples, all)
@@ -49,17 +59,16 @@ pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
     let programs = NAMES.map(|name| (name, examples.join(name)));
     stripped(
         &examples,
-        programs.into_iter().chain([(LIBRARY, library(root)?)]),
+        programs
+            .into_iter()
+            .chain([(LIBRARY, bundle(root)?.join(LIBRARY))]),
     )
 }
 
-fn library(root: &Path) -> Result<PathBuf, String> {
+/// The folder of the libraries for C.
+fn bundle(root: &Path) -> Result<PathBuf, String> {
     let bundle = root.join("target/rigs/vfio/bundle");
-    Ok(
-        bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?
-            .folder
-            .join(LIBRARY),
-    )
+    Ok(bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder)
 }
 
 /// Programs without what only a debugger reads, in a folder.
@@ -96,13 +105,14 @@ fn cargo(root: &Path, verb: &str) -> Command {
     command
 }
 
-/// The program in cargo's messages, which are JSON by lines.
-fn executable(messages: &str) -> Option<PathBuf> {
-    let path = messages.lines().find_map(|line| {
+/// The program of a test in cargo's messages, which are JSON by lines.
+fn executable(messages: &str, test: &str) -> Option<PathBuf> {
+    messages.lines().find_map(|line| {
         let (_, rest) = line.split_once(r#""executable":""#)?;
-        rest.split_once('"')
-    })?;
-    Some(PathBuf::from(path.0))
+        let path = Path::new(rest.split_once('"')?.0);
+        let (name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;
+        (name == test).then(|| path.to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -112,12 +122,13 @@ mod tests {
     #[test]
     fn the_program_is_found_among_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","executable":null}
+{"reason":"compiler-artifact","filenames":["/t/y"],"executable":"/t/deps/ends-2","fresh":true}
 {"reason":"compiler-artifact","filenames":["/t/x"],"executable":"/t/deps/on_device-1","fresh":true}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(
-            executable(messages),
+            executable(messages, "on_device"),
             Some(PathBuf::from("/t/deps/on_device-1"))
         );
-        assert_eq!(executable(r#"{"executable":null}"#), None);
+        assert_eq!(executable(messages, "device"), None);
     }
 }

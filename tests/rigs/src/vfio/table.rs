@@ -440,6 +440,8 @@ pub(super) const ALL: &[Scenario] = &[
                 ("windows and indirect keys of theirs", "18 passed"),
                 ("operations, their client, our server", "4 passed"),
                 ("operations, our client, their server", "4 passed"),
+                ("ends of programs in C, heard by Linux", "all ended"),
+                ("ends of programs in Rust, heard by Linux", "all ended"),
             ],
             ..MACHINE
         }],

@@ -189,8 +189,8 @@ pub(super) const ALL: &[Scenario] = &[
     pair(
         "ends",
         Ready::Listens,
-        &["c:ends", "server"],
-        &["c:ends", "client"],
+        &["c:ends", "server", "10.0.0.1", "6"],
+        &["c:ends", "client", "10.0.0.1"],
         &[(Server, ", in time", 6), (Client, "all ended", 1)],
     ),
     pair(

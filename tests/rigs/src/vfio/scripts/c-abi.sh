@@ -55,3 +55,11 @@ client_server 60 'operations, their client, our server' 'grep -q rdma_listen /ru
 serving=1
 client_server 60 'operations, our client, their server' listening_cm '/ours/operations server 10.0.0.2 7501' \
     "$ours /ours/operations client 10.0.0.2 7501"
+
+# Programs that end without a word, one after the other on the same function: Linux hears of each.
+ends() {
+    client_server 120 "ends of $1, heard by Linux" listening_cm '/ours/ends server 10.0.0.2 6' "$2 10.0.0.2"
+}
+ends 'programs in C' "$ours /ours/ends client"
+ends 'programs in Rust' "BAREVERBS_DEVICE=vfio:$card /ours/ends-in-rust clients"
+serving=0
