@@ -33,6 +33,8 @@ mod route;
 
 pub use crate::types::streams::DciStreams;
 pub(crate) use control::create::{Codes, CreateQpArgs, CreatingObject};
+#[cfg(feature = "foreign-qps")]
+pub use control::foreign::ForeignQp;
 #[cfg(feature = "infiniband")]
 pub use control::gsi_source::{GsiSource, GsiSourceError};
 pub use control::{
@@ -43,7 +45,6 @@ pub use control::{
     dct::{Dct, DctError, DctInitAttr},
     destroy::DestroyQpError,
     dyn_qp::DynQp,
-    foreign::ForeignQp,
     futures::{
         Creating, CreatingDynQp, CreatingQp, Destroying, DestroyingDynQp, DestroyingQp, ModifyingQp,
     },

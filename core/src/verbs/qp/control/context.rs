@@ -13,6 +13,8 @@ use crate::verbs::qp::control::attr::QpAttr;
 use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::object::QpObject;
 use crate::verbs::qp::control::states::QpAttrMask;
+#[cfg(not(feature = "foreign-qps"))]
+use crate::verbs::qp::queue::block::BlockLayout;
 
 /// The logarithm of a depth, rounded up: the device keeps powers of two.
 const fn log_depth(depth: u8) -> u8 {
@@ -50,7 +52,11 @@ impl<P: Platform> QpObject<'_, P> {
             qpc.set_counter_set_id(self.device.queue_counter_set());
         }
         if from == QpState::Reset && self.kind != QpKind::XrcRecv {
-            qpc.set_dbr_addr(self.record);
+            #[cfg(feature = "foreign-qps")]
+            let record = self.record;
+            #[cfg(not(feature = "foreign-qps"))]
+            let record = self.block.iova() + BlockLayout::new(&self.sizes).record as u64;
+            qpc.set_dbr_addr(record);
             if self.kind == QpKind::Gsi {
                 qpc.primary_address_path_mut().set_vhca_port_num(1);
             }

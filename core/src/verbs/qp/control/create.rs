@@ -296,6 +296,7 @@ impl<'d, P: Platform> Parts<'d, P> {
     }
 
     /// The parts of a QP whose queues are not the driver's: only the block of none.
+    #[cfg(feature = "foreign-qps")]
     pub(in crate::verbs::qp) fn foreign(
         device: &'d Device<'d, P>,
         kind: QpKind,
@@ -379,6 +380,7 @@ impl<'d, P: Platform> Parts<'d, P> {
             kind: self.kind,
             device,
             slot,
+            #[cfg(feature = "foreign-qps")]
             record: block.iova() + layout.record as u64,
             block: block.into_memory(),
             queues_swapped: false,

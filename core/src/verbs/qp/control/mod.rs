@@ -10,6 +10,7 @@ pub(super) mod dci_streams;
 pub(super) mod dct;
 pub(super) mod destroy;
 pub(super) mod dyn_qp;
+#[cfg(feature = "foreign-qps")]
 pub(super) mod foreign;
 pub(super) mod futures;
 #[cfg(feature = "infiniband")]

@@ -20,7 +20,8 @@ pub(crate) struct QpObject<'d, P: Platform> {
     pub(crate) slot: &'d QpSlot,
     /// Given back when it is destroyed.
     pub(crate) block: DmaMemory,
-    /// The doorbell record's address for the device.
+    /// The doorbell record's address for the device. Those of the driver's QPs are in their blocks.
+    #[cfg(feature = "foreign-qps")]
     pub(crate) record: u64,
     /// Another QP has a queue that lies in the block (`mem::swap`), or had when this was last checked.
     pub(crate) queues_swapped: bool,
