@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use super::line::{Left, error_name};
-use bareverbs_cm::rdma::RdmaError;
+use bareverbs_cm::rdma::{ChannelId, CmId, PortSpace, RdmaError};
 use bareverbs_core::qp::{DestroyQpError, DynQp};
 use bareverbs_core::{AddressHandle, Cq, Mr, Mw, Pd, RKey, Srq, Xrcd};
 use bareverbs_in_process::ModelPlatform as P;
@@ -91,6 +91,29 @@ pub(super) enum Object<'d> {
     Xrcd(Xrcd<'d, P>),
     Qp(Box<Pair<'d>>),
     Ah(AddressHandle),
+    EventChannel(ChannelId),
+    Id(Ident),
+    /// The QP of an id, and `true` if it is for datagrams.
+    QpOfId(CmId, bool),
+}
+
+/// An id, with its port space and the number of its QP, 0 without.
+#[derive(Clone)]
+pub(super) struct Ident {
+    pub(super) id: CmId,
+    pub(super) port_space: PortSpace,
+    pub(super) qpn: u32,
+}
+
+impl Ident {
+    pub(super) fn new(id: CmId, port_space: PortSpace) -> Self {
+        let qpn = 0;
+        Self {
+            id,
+            port_space,
+            qpn,
+        }
+    }
 }
 
 /// The name of an error's errno.
@@ -137,7 +160,12 @@ impl<'d> Object<'d> {
                     (Self::Qp(Box::new(Pair { qp, cqs, srq })), name)
                 })
             }
-            Self::Memory(_) | Self::Channel | Self::Ah(_) => Ok(()),
+            Self::Memory(_)
+            | Self::Channel
+            | Self::Ah(_)
+            | Self::EventChannel(_)
+            | Self::Id(_)
+            | Self::QpOfId(..) => Ok(()),
         }
     }
 }

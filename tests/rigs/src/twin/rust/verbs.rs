@@ -9,7 +9,8 @@ use super::world::Runner;
 use bareverbs_core::qp::{
     MwBind, MwType, PathMigState, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpKind, QpState, Ud,
 };
-use bareverbs_core::{Access, AhAttr, CqInit, Gid, Mtu, Qpn, SrqAttr, StaticRate};
+use bareverbs_core::{Access, AhAttr, CqInit, Device, Gid, Mtu, Qpn, SrqAttr, StaticRate};
+use bareverbs_in_process::ModelPlatform as P;
 use std::fmt::Write;
 
 type Told = Result<String, Missing>;
@@ -78,6 +79,37 @@ fn group(line: &Line<'_>) -> Result<Gid, Left> {
     gid[1] = 0x0e;
     gid[15] = line.number("group", 1)?;
     Ok(Gid(gid))
+}
+
+/// Tells about a path from this port.
+pub(super) fn tell_path(device: &Device<'_, P>, told: &mut String, path: &AhAttr) {
+    let own = device.gid_table().next();
+    let (index, gid) = own.map_or((0, Gid::ZERO), |(index, entry)| (index, entry.gid));
+    let named = match path.dgid {
+        it if it == gid => "own",
+        it if it.is_zero() => {
+            *told += " to=none";
+            return;
+        }
+        _ => "another",
+    };
+    let source = if path.sgid_index == index {
+        "own"
+    } else {
+        "another"
+    };
+    let label = if path.flow_label == 0 { "0" } else { "some" };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        told,
+        " global=1 dgid={named} sgid={source} label={label} hops={} class={} dlid={} sl={} bits={} rate={} port=1",
+        path.hop_limit,
+        path.traffic_class,
+        path.dlid,
+        path.sl,
+        path.src_path_bits,
+        path.static_rate.number(),
+    );
 }
 
 impl<'d> Runner<'_, 'd> {
@@ -467,50 +499,41 @@ impl<'d> Runner<'_, 'd> {
     /// The name of the queue pair with a number.
     pub(super) fn pair_named(&self, number: u32) -> &str {
         let mut objects = self.objects.iter();
-        let is = |object: &Object<'_>| matches!(object, Object::Qp(pair) if pair.qp.qpn().number() == number);
+        let is = |object: &Object<'_>| match object {
+            Object::Qp(pair) => pair.qp.qpn().number() == number,
+            Object::Id(ident) => number != 0 && ident.qpn == number,
+            _ => false,
+        };
         let found = objects.find(|(_, object)| is(object)).map(|(name, _)| name);
         found.unwrap_or(if number == 0 { "0" } else { "another" })
     }
 
-    /// The name of a CQ, SRQ or domain that a queue pair uses: it is there for as long.
-    fn tell_path(&self, told: &mut String, path: &AhAttr) {
-        let own = self.device.gid_table().next();
-        let (index, gid) = own.map_or((0, Gid::ZERO), |(index, entry)| (index, entry.gid));
-        let named = match path.dgid {
-            it if it == gid => "own",
-            it if it.is_zero() => {
-                *told += " to=none";
-                return;
-            }
-            _ => "another",
-        };
-        let source = if path.sgid_index == index {
-            "own"
-        } else {
-            "another"
-        };
-        let label = if path.flow_label == 0 { "0" } else { "some" };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            told,
-            " global=1 dgid={named} sgid={source} label={label} hops={} class={} dlid={} sl={} bits={} rate={} port=1",
-            path.hop_limit,
-            path.traffic_class,
-            path.dlid,
-            path.sl,
-            path.src_path_bits,
-            path.static_rate.number(),
-        );
-    }
-
     fn query_qp(&mut self, line: &Line<'_>) -> Told {
-        let pair = self.objects.pair(line.at(0)?)?;
-        let queried = match pair.qp.query() {
+        let (queried, state, kind, uses);
+        match self.objects.find(line.at(0)?)? {
+            Object::Qp(pair) => {
+                queried = pair.qp.query();
+                (state, kind) = (pair.qp.state(), pair.qp.kind());
+                uses = format!("cqs={},{} srq={}", pair.cqs[0], pair.cqs[1], pair.srq);
+            }
+            Object::QpOfId(id, datagrams) => {
+                let (id, of_udp) = (*id, *datagrams);
+                (queried, state, kind) = if of_udp {
+                    let qp = self.cm.ud_endpoint(id).map_err(|_| "no queue pair")?.qp;
+                    (qp.query(), qp.state(), QpKind::Ud)
+                } else {
+                    let qp = self.cm.endpoint(id).map_err(|_| "no queue pair")?.qp;
+                    (qp.query(), qp.state(), QpKind::Rc)
+                };
+                uses = "cqs=another,another srq=none".into();
+            }
+            _ => return Err("an object of another kind".into()),
+        }
+        let queried = match queried {
             Ok(queried) => queried,
             Err(error) => return Ok(named(error).into()),
         };
-        let (state, kind) = (pair.qp.state() as u32, number_of(pair.qp.kind()));
-        let uses = format!("cqs={},{} srq={}", pair.cqs[0], pair.cqs[1], pair.srq);
+        let (state, kind) = (state as u32, number_of(kind));
         let q = &queried.attr;
         let psn = |psn| if line.key("psn").is_some() { 0 } else { psn };
         let mtu = queried.path_mtu.map_or(0, Mtu::number);
@@ -548,9 +571,9 @@ impl<'d> Runner<'_, 'd> {
             told,
             " dest={dest} qp->state={state} type={kind} sig_all={all} {uses} av"
         );
-        self.tell_path(&mut told, &q.ah_attr);
+        tell_path(self.device, &mut told, &q.ah_attr);
         told += " alt";
-        self.tell_path(&mut told, &q.alt_ah_attr);
+        tell_path(self.device, &mut told, &q.alt_ah_attr);
         Ok(told)
     }
 

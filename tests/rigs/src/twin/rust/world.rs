@@ -11,7 +11,7 @@ use bareverbs_core::{
     AsyncEvent, Config, Cqs, Device, EthernetInit, PageChunks, Platform, Qps, Resources, Srqs,
 };
 use bareverbs_in_process::{Builder, ModelPlatform as P};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ pub(super) fn run(scripts: &[Script], linux: &Results<'_>, printed: &mut Printed
         objects: Objects::default(),
         events: VecDeque::new(),
         data: HashMap::new(),
+        ports: HashSet::new(),
         failed: false,
     };
     for script in scripts {
@@ -78,6 +79,8 @@ pub(super) struct Runner<'s, 'd> {
     pub(super) events: VecDeque<AsyncEvent>,
     /// Where the data of requests are, by direction and the lowest bits of their ids.
     pub(super) data: HashMap<(bool, u8), (u64, usize)>,
+    /// Ports that the lines of the script have named; others are chosen.
+    pub(super) ports: HashSet<u16>,
     /// `true` if the call before has failed.
     pub(super) failed: bool,
 }
@@ -95,6 +98,8 @@ impl<'d> Runner<'_, 'd> {
         self.events.clear();
         for (number, line) in script.lines.iter().enumerate() {
             let on_linux = linux(number);
+            // Where Linux's library dies there is nothing to be held to.
+            lost |= on_linux.starts_with("died");
             if lost {
                 results.push(Err("behind a call that was left out".into()));
                 continue;
@@ -109,14 +114,42 @@ impl<'d> Runner<'_, 'd> {
                 Err(_) => true,
             };
             lost = result.is_err() && has_effect(&line, on_linux);
+            let result = result.map(|told| filled(&told, on_linux));
             results.push(result.map_err(|reason| match reason {
                 NO_CALL => format!("no such call: {}", line.call),
                 reason => reason.into(),
             }));
         }
-        self.objects.clear();
-        self.turn();
+        self.clear();
         results
+    }
+
+    /// Drops what a script has left. Connections have to be over before the next one has as many.
+    fn clear(&mut self) {
+        let ids = self
+            .objects
+            .entries
+            .iter()
+            .filter_map(|entry| match entry.object {
+                Some(Object::Id(ref ident)) => Some(ident.id),
+                _ => None,
+            });
+        for id in ids {
+            // It may be gone.
+            let _ = self.cm.destroy_id(id);
+        }
+        for entry in &self.objects.entries {
+            if let Some(Object::EventChannel(channel)) = entry.object {
+                let _ = self.cm.destroy_event_channel(channel);
+            }
+        }
+        self.objects.clear();
+        self.data.clear();
+        self.ports.clear();
+        self.turn();
+        self.wait(100 * COMES, |it| {
+            (it.cm.connections_in_use() == 0).then_some(())
+        });
     }
 
     /// Makes the call of a line.
@@ -147,6 +180,9 @@ impl<'d> Runner<'_, 'd> {
         if let Some(told) = self.data_call(line) {
             return told;
         }
+        if let Some(told) = self.cm_call(line) {
+            return told;
+        }
         Err(Missing::Unknown(NO_CALL))
     }
 
@@ -173,6 +209,9 @@ impl<'d> Runner<'_, 'd> {
                 // Regions that stay are still in it.
                 self.objects.memory.push(object);
                 Ok(())
+            }
+            Object::EventChannel(_) | Object::Id(_) | Object::QpOfId(..) => {
+                self.destroy_of_cm(object)
             }
             object => object.destroy(),
         }
@@ -254,11 +293,23 @@ impl<'d> Runner<'_, 'd> {
     }
 }
 
+/// A result with Linux's words in place of those that Rust's API does not have.
+fn filled(told: &str, on_linux: &str) -> String {
+    let words = on_linux.split(' ').chain(std::iter::repeat(""));
+    let one = |(word, of_linux): (&str, &str)| match word.ends_with("=?") {
+        true => of_linux.to_string(),
+        false => word.to_string(),
+    };
+    let words: Vec<String> = told.split(' ').zip(words).map(one).collect();
+    words.join(" ")
+}
+
 const NO_CALL: Left = "no such call";
 
 /// Says whether a call that is left out has changed anything on Linux: then the script cannot go on.
 fn has_effect(line: &Line<'_>, on_linux: &str) -> bool {
     let only_asks = line.call.starts_with("query_")
+        || line.call == "rdma_init_qp_attr"
         || ["id", "mr", "cq", "no_async", "sum", "device_list"].contains(&line.call);
     let failed = ["null", "-1", "E", "left out", "none", "no_such"];
     !only_asks && !failed.iter().any(|it| on_linux.starts_with(it))
