@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program.
-pub(crate) struct InC {
+pub(crate) struct InC<'a> {
     pub(crate) name: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) text: &'a str,
     /// Options for the linker.
-    pub(crate) libraries: &'static [&'static str],
+    pub(crate) libraries: &'a [&'a str],
 }
 
-impl InC {
+impl InC<'_> {
     /// Builds it in a directory, against packages that were unpacked below `tree`. Headers in `others` stand for those that
     /// neither the packages nor this computer have.
     pub(crate) fn build(

@@ -91,19 +91,23 @@ static bool is_datagrams(const struct rdma_cm_id *id) {
     return id->ps == RDMA_PS_UDP || id->ps == RDMA_PS_IPOIB;
 }
 
+/* An event of the program's own, of newer headers, whose argument is where others have the address of private data. */
+#define EVENT_USER 18
+
 /* Tells an event. What the other end asks for is in those that it sent: an accepting end hears that its connection is
  * established without any. */
 static void tell_event(struct rdma_cm_event *event, struct rdma_cm_id *subject) {
     const struct rdma_conn_param *conn = &event->param.conn;
     const struct rdma_ud_param *ud = &event->param.ud;
-    tell("%s", rdma_event_str(event->event) + strlen("RDMA_CM_EVENT_"));
+    const char *word = event->event == EVENT_USER ? "RDMA_CM_EVENT_USER" : rdma_event_str(event->event);
+    tell("%s", word + strlen("RDMA_CM_EVENT_"));
     if (event->status < 0)
         tell(" status=-%s", error_name(-event->status));
     else
         tell(" status=%d", event->status);
     bool request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
     tell(" id=%s listen=%s", request ? (event->id == event->listen_id ? "same" : "new") : named(event->id), named(event->listen_id));
-    switch (event->event) {
+    switch ((int)event->event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
     case RDMA_CM_EVENT_ESTABLISHED:
@@ -125,6 +129,9 @@ static void tell_event(struct rdma_cm_event *event, struct rdma_cm_id *subject) 
             if (request)
                 tell(" retry=%d", conn->retry_count);
         }
+        break;
+    case EVENT_USER:
+        tell(" argument=%llu", (unsigned long long)(uintptr_t)conn->private_data);
         break;
     default:
         break;
@@ -363,30 +370,24 @@ static void init_qp_attr(struct rdma_cm_id *id) {
         tell_ah(&q.ah_attr);
 }
 
-static struct rdma_addrinfo *get_addrinfo(void) {
+static struct rdma_addrinfo addrinfo_hints(struct sockaddr_storage *source, struct sockaddr_storage *dest) {
     struct rdma_addrinfo hints = {.ai_flags = k("flags", 0),
                                   .ai_family = k("family", 0),
                                   .ai_qp_type = k("type", 0),
-                                  .ai_port_space = k("ps", 0)},
-                         *found = NULL;
-    struct sockaddr_storage source, dest;
-    const char *node = host(text(0)), *service = text(1);
-    ports_given[atoi(service) & 0xffff] = true;
+                                  .ai_port_space = k("ps", 0)};
     if (key("src")) {
-        hints.ai_src_addr = address(key("src"), &source);
-        hints.ai_src_len = source.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        hints.ai_src_addr = address(key("src"), source);
+        hints.ai_src_len = source->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     }
     if (key("dst")) {
-        hints.ai_dst_addr = address(key("dst"), &dest);
-        hints.ai_dst_len = dest.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        hints.ai_dst_addr = address(key("dst"), dest);
+        hints.ai_dst_len = dest->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     }
-    int result = rdma_getaddrinfo(node, strcmp(service, "null") ? service : NULL, key("no_hints") ? NULL : &hints, &found);
-    if (result) {
-        tell("%d ", result);
-        errno = result == -1 ? errno : 0;
-        return NULL;
-    }
-    for (struct rdma_addrinfo *info = found; info; info = info->ai_next) {
+    return hints;
+}
+
+static void tell_addrinfo(const struct rdma_addrinfo *found) {
+    for (const struct rdma_addrinfo *info = found; info; info = info->ai_next) {
         tell("flags=%#x family=%d type=%d ps=%#x lengths=%d,%d", info->ai_flags, info->ai_family, info->ai_qp_type, info->ai_port_space,
              info->ai_src_len, info->ai_dst_len);
         tell_address("src", info->ai_src_addr);
@@ -394,6 +395,20 @@ static struct rdma_addrinfo *get_addrinfo(void) {
         tell(" names=%s,%s route=%zu connect=%zu ", info->ai_src_canonname ? "some" : "none", info->ai_dst_canonname ? "some" : "none",
              info->ai_route_len, info->ai_connect_len);
     }
+}
+
+static struct rdma_addrinfo *get_addrinfo(void) {
+    struct sockaddr_storage source, dest;
+    struct rdma_addrinfo hints = addrinfo_hints(&source, &dest), *found = NULL;
+    const char *node = host(text(0)), *service = text(1);
+    ports_given[atoi(service) & 0xffff] = true;
+    int result = rdma_getaddrinfo(node, strcmp(service, "null") ? service : NULL, key("no_hints") ? NULL : &hints, &found);
+    if (result) {
+        tell("%d ", result);
+        errno = result == -1 ? errno : 0;
+        return NULL;
+    }
+    tell_addrinfo(found);
     return found;
 }
 

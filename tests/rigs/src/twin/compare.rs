@@ -7,14 +7,23 @@ use std::fmt;
 /// The lines of a runner: results by script and number of the line.
 pub(super) type Results<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a str>>;
 
+/// The lines of a runner's scripts, each with its script's name.
+pub(super) fn scripts_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut script = "";
+    text.lines().filter_map(move |line| {
+        if let Some(name) = line.strip_prefix("@ ") {
+            script = name;
+            return None;
+        }
+        Some((script, line))
+    })
+}
+
 /// Takes a runner's lines apart. Those of others are left out.
 pub(super) fn results(text: &str) -> Results<'_> {
     let mut all = Results::new();
-    let mut script = "";
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix("@ ") {
-            script = name;
-        } else if let Some((number, result)) = line.split_once(' ')
+    for (script, line) in scripts_of(text) {
+        if let Some((number, result)) = line.split_once(' ')
             && let Ok(number) = number.parse()
         {
             all.entry(script).or_default().insert(number, result);
@@ -98,7 +107,7 @@ pub(super) fn differences<'a>(
 }
 
 /// A row of the table: patterns, in which `*` is any part of a word, and `**` any text. There may be several for scripts.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     script: &'a str,
     call: &'a str,

@@ -1,25 +1,60 @@
-//! The number of scripts in which each function of the libraries is called.
+//! The number of scripts that call each function of the libraries.
+//!
+//! The linker leads the program's calls through code that marks the function, and the program prints what was marked behind
+//! each script. So a function counts where it was called, and not where it might have been.
 
-use super::script::Script;
+use super::compare::scripts_of;
+use crate::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Names of functions, each with those that its text names.
-type Calls<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+/// The number of scripts that have to call each function.
+const LEAST: usize = 20;
 
-/// The scripts of an exported function that works, for each; those in fewest first. `list` is the page that has them.
-pub(super) fn report(program: &str, scripts: &[Script], list: &str) -> String {
-    let calls = calls(program);
-    let mut counts: BTreeMap<&str, usize> = exported(list).map(|name| (name, 0)).collect();
-    for script in scripts {
-        let words = script.lines.iter().flat_map(|line| line.split(' ').take(3));
-        let mut reached = BTreeSet::new();
-        for word in words.collect::<BTreeSet<_>>() {
-            if let Some((name, _)) = calls.get_key_value(quoted(word).as_str()) {
-                reach(name, &calls, &mut reached);
-            }
+/// The program's line with the functions that a script has called.
+const CALLS: &str = "calls";
+
+/// The program with code that marks calls, and the linker's options for it. `list` is the page that has the functions.
+pub(super) fn counting(program: &str, list: &str) -> (String, Vec<String>) {
+    let names: BTreeSet<&str> = exported(list).collect();
+    let mut text = format!("#define COUNTED {}\n", names.len());
+    let mut code = String::new();
+    let mut options = Vec::new();
+    text += "static const char *const counted[COUNTED] = {\n";
+    for (place, name) in names.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "    \"{name}\",");
+        // The program itself looks for some, which the library that it is linked with need not have.
+        let looked_for = [format!("\"{name}\")"), format!(", {name}, (")];
+        if looked_for.iter().any(|it| program.contains(it)) {
+            continue;
         }
-        for name in reached {
+        let _ = writeln!(
+            code,
+            "__asm__(\".pushsection .text\\n.globl __wrap_{name}\\n.type __wrap_{name}, @function\\n\"\n    \
+             \"__wrap_{name}: movb $1, calls_made+{place}(%rip)\\njmp __real_{name}@PLT\\n.popsection\");"
+        );
+        options.push(format!("-Wl,--wrap={name}"));
+    }
+    text += "};\n";
+    (text + program + &code, options)
+}
+
+/// The scripts, of those that were written, that call each function; those of fewest first.
+pub(super) fn counts<'a>(
+    printed: &str,
+    written: &BTreeSet<&str>,
+    list: &'a str,
+) -> Vec<(usize, &'a str)> {
+    let mut counts: BTreeMap<&str, usize> = exported(list).map(|name| (name, 0)).collect();
+    for (script, line) in scripts_of(printed) {
+        let Some(names) = line
+            .strip_prefix(CALLS)
+            .filter(|_| written.contains(script))
+        else {
+            continue;
+        };
+        for name in names.split_whitespace() {
             if let Some(count) = counts.get_mut(name) {
                 *count += 1;
             }
@@ -30,18 +65,39 @@ pub(super) fn report(program: &str, scripts: &[Script], list: &str) -> String {
         .map(|(name, count)| (count, name))
         .collect();
     counts.sort_unstable();
-    let least = |least| counts.iter().filter(|(count, _)| *count >= least).count();
-    let (some, twenty, all) = (least(1), least(20), counts.len());
+    counts
+}
+
+/// The counts as text.
+pub(super) fn report(counts: &[(usize, &str)]) -> String {
     let mut text = String::new();
-    for (count, name) in &counts {
+    for (count, name) in counts {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{count:4} {name}");
     }
-    let _ = writeln!(
-        text,
-        "{all} functions, {some} in scripts, {twenty} in 20 or more"
-    );
-    text
+    text + &summary(counts)
+}
+
+fn summary(counts: &[(usize, &str)]) -> String {
+    let least = |least| counts.iter().filter(|(count, _)| *count >= least).count();
+    format!(
+        "{} functions, {} in scripts, {} in {LEAST} or more\n",
+        counts.len(),
+        least(1),
+        least(LEAST)
+    )
+}
+
+/// A check for each function.
+pub(super) fn check(counts: &[(usize, &str)]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (count, name) in counts {
+        outcome.check(*count >= LEAST, || {
+            format!("{name} is called in {count} scripts, not in {LEAST}")
+        });
+    }
+    print!("{}", summary(counts));
+    outcome
 }
 
 /// The functions that work, of the tables of the page.
@@ -56,77 +112,34 @@ fn exported(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The name by which the program compares a call's word.
-fn quoted(word: &str) -> String {
-    format!("\"{word}\"")
-}
-
-/// The program's functions, and its calls (`"create_cq"`), each with the names in its text.
-fn calls(program: &str) -> Calls<'_> {
-    let mut calls = Calls::new();
-    let mut of = "";
-    for line in program.lines() {
-        if !line.starts_with([' ', '#', '/', '}']) && line.ends_with('{') {
-            let head = line.split_once('(').map_or(line, |(head, _)| head);
-            of = head.rsplit([' ', '*']).next().unwrap_or_default();
-        } else if let Some(at) = line.find("(\"")
-            && ["NEW", "END", "INT", "DO"].contains(&line[..at].trim_start())
-            && let Some(length) = line[at + 2..].find('"')
-        {
-            of = &line[at + 1..at + length + 3];
-        }
-        // Every other piece is a string's text.
-        let pieces = line.split('"').step_by(2);
-        let names =
-            pieces.flat_map(|piece| piece.split(|c: char| !c.is_alphanumeric() && c != '_'));
-        calls
-            .entry(of)
-            .or_default()
-            .extend(names.filter(|name| *name != of));
-    }
-    calls
-}
-
-/// Adds what a function calls, itself or through others of the program.
-fn reach<'a>(name: &str, calls: &Calls<'a>, reached: &mut BTreeSet<&'a str>) {
-    for called in calls.get(name).into_iter().flatten() {
-        if reached.insert(called) {
-            reach(called, calls, reached);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LIST: &str =
+        "| `ibv_a`, `ibv_b` | works | x |\n| `ibv_c` | works | x |\n| `ibv_d` | refuses | x |\n";
+
     #[test]
-    fn functions_are_counted_through_those_of_the_program() {
-        let program = "static void help(void) {\n    ibv_b(\"ibv_e\");\n}\nstatic bool call(const char *name) {\n    \
-                       NEW(\"one\", , ibv_a(help()), ibv_c)\n    DO(\"two\", ibv_d(\n        3))\n}\n";
-        let list = "| `ibv_a`, `ibv_b` | works | x |\n| `ibv_c` | works | x |\n| `ibv_d`, `ibv_e` | works | x |\n\
-                    | `ibv_f` | refuses | x |\n";
-        let script = |lines: &[&str]| Script {
-            name: "a".into(),
-            lines: lines.iter().map(|line| (*line).into()).collect(),
-        };
-        let scripts = [
-            script(&["x = one 1"]),
-            script(&["one", "two"]),
-            script(&["nothing"]),
-        ];
-        let report = report(program, &scripts, list);
-        let counts: Vec<_> = report.lines().map(str::trim_start).collect();
-        assert_eq!(
-            counts,
-            [
-                "0 ibv_e",
-                "1 ibv_d",
-                "2 ibv_a",
-                "2 ibv_b",
-                "2 ibv_c",
-                "5 functions, 4 in scripts, 0 in 20 or more"
-            ]
+    fn calls_are_counted_by_script() {
+        let printed =
+            "@ a\n0 made\ncalls ibv_a ibv_d\n@ b\ncalls ibv_a ibv_c\n@ drawn\ncalls ibv_b\n";
+        let counts = counts(printed, &BTreeSet::from(["a", "b"]), LIST);
+        assert_eq!(counts, [(0, "ibv_b"), (1, "ibv_c"), (2, "ibv_a")]);
+        let report = report(&counts);
+        assert!(
+            report.ends_with("3 functions, 2 in scripts, 0 in 20 or more\n"),
+            "{report}"
         );
+        assert_eq!(check(&counts).passed, 0);
+    }
+
+    #[test]
+    fn functions_that_the_program_looks_for_are_not_led_elsewhere() {
+        let (text, options) = counting(
+            "ibv_a(); count_call(\"ibv_b\"); NEWER(int, ibv_c, (int))(1);",
+            LIST,
+        );
+        assert!(text.starts_with("#define COUNTED 3\n"), "{text}");
+        assert_eq!(options, ["-Wl,--wrap=ibv_a"]);
     }
 }

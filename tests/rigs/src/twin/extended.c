@@ -157,6 +157,7 @@ static void resolve_eth(void) {
 /* It is exported, for rdma-core's own libraries: no header has it. */
 static void query_gid_type(int port, unsigned index) {
     int (*ibv_query_gid_type)(struct ibv_context *, uint8_t, unsigned, int *) = dlsym(RTLD_DEFAULT, "ibv_query_gid_type");
+    count_call("ibv_query_gid_type");
     int type = -1;
     tell_int(ibv_query_gid_type(context, port, index, &type));
     tell(" type=%d", type);
@@ -201,9 +202,9 @@ static void read_file(const char *word) {
     memset(read_into, '#', sizeof read_into);
     int result = ibv_read_sysfs_file("/proc/self/fd", name, read_into, size);
     close(file);
-    tell("%d ", result);
+    tell("%d", result);
     for (int i = 0; i < size && i < 8; i++)
-        tell("%c", read_into[i] ? read_into[i] : '0');
+        tell(i ? "%c" : " %c", read_into[i] ? read_into[i] : '0');
 }
 
 static void read_missing(const char *folder, const char *file) {

@@ -7,6 +7,8 @@ for gid in 0000:0000:0000:0000:0000:ffff:0a00:0001 fd00:0000:0000:0000:0000:0000
     step 60 "GID $gid" "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
 done
 within=
+newer=
+[ "$libraries" = newest ] && newer=/ours/newer
 if [ "$libraries" ]; then
     root=/run/root
     within="chroot $root"
@@ -16,6 +18,6 @@ if [ "$libraries" ]; then
 fi
 # A process for each hundred scripts: one that dies takes few with it.
 step "$seconds" 'scripts' "
-    awk '/^@/ && n++ % 100 == 0 { part = sprintf(\"/run/part%05d\", n / 100) } { print > part }' /ours/scripts
+    cat /ours/scripts $newer | awk '/^@/ && n++ % 100 == 0 { part = sprintf(\"/run/part%05d\", n / 100) } { print > part }'
     for part in /run/part*; do $within /ours/runner < \$part || bad=1; done
     [ -z \"\$bad\" ]"

@@ -106,6 +106,25 @@ static void fail(const char *what, const char *word) {
     exit(2);
 }
 
+/* The functions of the libraries that a script calls. Their names are in `counted`, which coverage.rs
+ * writes with the code through which the linker leads their calls; it marks them in `calls_made`. */
+__attribute__((visibility("hidden"))) char calls_made[COUNTED];
+
+static void count_call(const char *function) {
+    for (int i = 0; i < COUNTED; i++)
+        if (!strcmp(counted[i], function))
+            calls_made[i] = 1;
+}
+
+/* Prints the functions that the script has called. */
+static void print_calls(void) {
+    printf("calls");
+    for (int i = 0; i < COUNTED; i++)
+        if (calls_made[i])
+            printf(" %s", counted[i]);
+    printf("\n");
+}
+
 static uint64_t term(const char *word) {
     static const struct {
         const char *name;
@@ -249,7 +268,7 @@ static const char *qp_named(uint32_t number) {
 
 static const char *error_name(int number) {
     const char *name = strerrorname_np(number);
-    return name ? name : "unknown";
+    return name ? name : "no-such-error";
 }
 
 static void tell_int(int64_t result) {

@@ -14,7 +14,11 @@
 //! Rust's API is judged by the same scripts and Linux's results. `cargo rig twin rust` does it by those of the last run, without a
 //! machine.
 //!
-//! `cargo rig twin coverage` prints in how many scripts each function of the libraries is called, without a machine.
+//! Scripts whose names begin with `newer-` call functions that are newer than Debian's rdma-core: they are compared on the
+//! machine with the newest only. `cargo rig twin only NAME...` compares the scripts whose names begin so.
+//!
+//! Each function of the libraries that works has to be called by twenty scripts. `cargo rig twin coverage` prints in how many
+//! the last run has called each.
 //!
 //! Both sides' results, and the differences, are left in `target/rigs/twin/log/`.
 
@@ -31,27 +35,27 @@ use crate::outcome::Outcome;
 use crate::stock_driver::{self, InC, Program, Rig, provision};
 use bareverbs_bundle::{LIBRARY, RUNNER};
 use compare::{Difference, Results, Row};
-use oracles::{NAME, ORACLES, SCENARIOS};
+use oracles::{NAME, ORACLES, Oracle, SCENARIOS};
 use script::Script;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 pub(crate) const ABOUT: &str = "a program on Linux's driver and rdma-core, and on our libraries: equal, call by call (boots a machine)";
 
-const PROGRAM: InC = InC {
-    name: "runner",
-    text: concat!(
-        include_str!("language.c"),
-        include_str!("verbs.c"),
-        include_str!("data.c"),
-        include_str!("extended.c"),
-        include_str!("cm.c"),
-        include_str!("process.c"),
-        include_str!("runner.c"),
-    ),
-    libraries: &["-lrdmacm", "-libverbs"],
-};
+/// The program's name, and its text.
+const RUNNER_NAME: &str = "runner";
+const PROGRAM: &str = concat!(
+    include_str!("language.c"),
+    include_str!("verbs.c"),
+    include_str!("data.c"),
+    include_str!("extended.c"),
+    include_str!("cm.c"),
+    include_str!("process.c"),
+    include_str!("newer.c"),
+    include_str!("runner.c"),
+);
 const PACKAGES: &[&str] = &[
     "libibverbs-dev",
     "libibverbs1",
@@ -87,43 +91,81 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         let logs = root.join(LOGS);
         let scripts = script::of_input(&read(&logs.join(INPUT))?);
         let linux = read(&logs.join(LINUX))?;
-        return judge_rust(&root, &scripts, &compare::results(&linux));
+        return judge_rust(&root, &scripts, &compare::results(&linux), true);
     }
-    let mut scripts = script::read_folder(&root.join(SCRIPTS))?;
+    let written = script::read_folder(&root.join(SCRIPTS))?;
+    let list = read(&root.join(LIST))?;
+    let counts = |printed: &str| {
+        let written = written.iter().map(|script| script.name.as_str()).collect();
+        coverage::counts(printed, &written, &list)
+    };
     if arguments == ["coverage"] {
-        print!(
-            "{}",
-            coverage::report(PROGRAM.text, &scripts, &read(&root.join(LIST))?)
-        );
+        let printed = read(&root.join(LOGS).join("ours"))?;
+        print!("{}", coverage::report(&counts(&printed)));
         return Ok(Outcome::default());
     }
     let whole = arguments == ["whole"];
-    let options = match arguments {
-        [] => vec![NAME.to_string()],
-        _ if whole => oracles::WHOLE.map(String::from).into(),
-        _ => return Err("cargo rig twin [whole | rust | coverage | drawn CALLS [SEED]]".into()),
-    };
-    scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
-    if !whole {
-        let seed = search::new_seed();
-        println!(
-            "drawn by seed {SAME_SEED}, and by {seed}: `cargo rig twin drawn {} {seed}` repeats these",
-            DRAWN[1]
-        );
-        scripts.extend(drawn::scripts(seed, DRAWN[1]));
+    let mut scripts = written.clone();
+    let mut options = vec![NAME.to_string()];
+    match arguments {
+        [] => {
+            scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
+            let seed = search::new_seed();
+            println!(
+                "drawn by seed {SAME_SEED}, and by {seed}: `cargo rig twin drawn {} {seed}` repeats these",
+                DRAWN[1]
+            );
+            scripts.extend(drawn::scripts(seed, DRAWN[1]));
+        }
+        _ if whole => {
+            scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
+            options = oracles::WHOLE.map(String::from).into();
+        }
+        [word, names @ ..] if word == "only" => {
+            scripts.retain(|script| names.iter().any(|name| script.name.starts_with(name)));
+            options = Vec::new();
+            if !scripts.iter().all(Script::is_newer) {
+                options.push(NAME.to_string());
+            }
+            if scripts.iter().any(Script::is_newer) {
+                options.push(oracles::NEWEST.to_string());
+            }
+        }
+        _ => {
+            return Err(
+                "cargo rig twin [whole | rust | coverage | only NAME... | drawn CALLS [SEED]]"
+                    .into(),
+            );
+        }
     }
-    let (mut outcome, sides) = both(&root, NAME, &scripts, &options, whole)?;
+    let all_rows = whole || arguments.is_empty();
+    let (mut outcome, sides) = both(&root, NAME, &scripts, &options)?;
     let logs = root.join(LOGS);
     let page = read(&root.join(PAGE))?;
     let judge = Judge {
-        scripts: &scripts,
         rows: oracles::rows(&page, None)?,
+        all_rows,
     };
     let linux = compare::results(&sides.linux);
     let ours = compare::results(&sides.ours);
-    outcome.add(judge.compare("", &linux, &ours, &[]));
-    outcome.add(judge_rust(&root, &scripts, &linux)?);
-    for oracle in ORACLES.iter().filter(|_| whole) {
+    let common: Vec<Script> = scripts
+        .iter()
+        .filter(|it| !it.is_newer())
+        .cloned()
+        .collect();
+    if options.iter().any(|it| it == NAME) {
+        let mut judge = judge.clone();
+        let rows = oracles::rows(&page, Some(oracles::WITHOUT_VFIO))?;
+        judge.rows.extend(rows);
+        outcome.add(judge.compare("", &common, &linux, &ours, &[]));
+        outcome.add(judge_rust(&root, &common, &linux, all_rows)?);
+    }
+    if all_rows {
+        outcome.add(coverage::check(&counts(&sides.ours)));
+    }
+    let run =
+        |oracle: &&Oracle| whole || oracle.newer && options.iter().any(|it| it == oracles::NEWEST);
+    for oracle in ORACLES.iter().filter(run) {
         let other = printed(&logs.join(oracle.logs))?;
         let other = compare::results(&other);
         let (linux, ours) = if oracle.ours {
@@ -132,24 +174,40 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
             (&other, &ours)
         };
         let rows = oracles::rows(&page, Some(oracle.heading))?;
-        outcome.add(judge.compare(oracle.heading, linux, ours, &rows));
+        let mut judge = judge.clone();
+        for heading in oracle.also {
+            judge.rows.extend(oracles::rows(&page, Some(heading))?);
+        }
+        let scripts = if oracle.newer { &scripts } else { &common };
+        outcome.add(judge.compare(oracle.heading, scripts, linux, ours, &rows));
     }
     Ok(outcome)
 }
 
 /// Runs scripts on Rust's API, and compares with Linux's results.
-fn judge_rust(root: &Path, scripts: &[Script], linux: &Results<'_>) -> Result<Outcome, String> {
+fn judge_rust(
+    root: &Path,
+    scripts: &[Script],
+    linux: &Results<'_>,
+    all: bool,
+) -> Result<Outcome, String> {
     let page = read(&root.join(PAGE))?;
-    let judge = Judge {
-        scripts,
+    let mut judge = Judge {
         rows: oracles::rows(&page, None)?,
+        all_rows: all,
     };
+    judge
+        .rows
+        .extend(oracles::rows(&page, Some(oracles::WITHOUT_VFIO))?);
     let printed = rust::Printed::of(scripts, linux);
     write(&root.join(LOGS).join("rust"), &printed.lines)?;
-    let mut outcome = printed.report();
+    let mut outcome = match all {
+        true => printed.report(),
+        false => Outcome::default(),
+    };
     let ours = compare::results(&printed.lines);
     let rows = oracles::rows(&page, Some(RUST))?;
-    outcome.add(judge.compare(RUST, linux, &ours, &rows));
+    outcome.add(judge.compare(RUST, scripts, linux, &ours, &rows));
     Ok(outcome)
 }
 
@@ -174,35 +232,50 @@ fn both(
     scenario: &str,
     scripts: &[Script],
     options: &[String],
-    whole: bool,
 ) -> Result<(Outcome, Sides), String> {
     let directory = root.join("target/rigs/twin");
     let logs = root.join(LOGS);
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let input = logs.join(INPUT);
-    write(&input, &script::input(scripts))?;
+    write(
+        &input,
+        &script::input(scripts.iter().filter(|it| !it.is_newer())),
+    )?;
+    let newer = logs.join("newer");
+    write(
+        &newer,
+        &script::input(scripts.iter().filter(|it| it.is_newer())),
+    )?;
 
     let in_c = directory.join("in-c");
     let tree = provision::guest_packages(&in_c, PACKAGES, RECIPE)?;
-    let program = PROGRAM.build(&in_c, &tree, None)?;
+    let (text, counting) = coverage::counting(PROGRAM, &read(&root.join(LIST))?);
+    let counting = counting.iter().map(String::as_str);
+    let program = InC {
+        name: RUNNER_NAME,
+        text: &text,
+        libraries: &counting
+            .chain(["-lrdmacm", "-libverbs"])
+            .collect::<Vec<_>>(),
+    };
+    let program = program.build(&in_c, &tree, None)?;
     let bundle = directory.join("bundle");
     let bundle = bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder;
-    let mut outcome = Outcome::default();
-    let ours = on_ours(&bundle, &program, scripts, &logs, &mut outcome)?;
-    write(&logs.join("ours"), &ours)?;
-    check_deaths("", &compare::results(&ours), &mut outcome);
-
     let mut programs = vec![
         Program {
-            name: PROGRAM.name,
-            path: program,
+            name: RUNNER_NAME,
+            path: program.clone(),
         },
         Program {
             name: NAME,
             path: input,
         },
+        Program {
+            name: "newer",
+            path: newer,
+        },
     ];
-    if whole {
+    if options != [scenario] {
         programs.push(Program {
             name: LIBRARY,
             path: bundle.join(LIBRARY),
@@ -215,16 +288,30 @@ fn both(
         programs,
         ours: PathBuf::new(),
     };
-    outcome.add(stock_driver::run_rig(&rig, options)?);
-    let linux = printed(&logs.join("trixie").join(scenario))?;
+    // Both sides wait most of the time, each for itself.
+    let (of_machines, ours) = thread::scope(|scope| {
+        let ours = scope.spawn(|| on_ours(&bundle, &program, scripts, &logs));
+        (stock_driver::run_rig(&rig, options), ours.join())
+    });
+    let mut outcome = of_machines?;
+    let (of_ours, ours) = ours.map_err(|_| "the run on our libraries panicked")??;
+    outcome.add(of_ours);
+    write(&logs.join("ours"), &ours)?;
+    check_faults("", &compare::results(&ours), &mut outcome);
+    let linux = match options.iter().any(|option| option == scenario) {
+        true => printed(&logs.join("trixie").join(scenario))?,
+        false => String::new(),
+    };
     write(&logs.join(LINUX), &linux)?;
     Ok((outcome, Sides { linux, ours }))
 }
 
 /// The comparison of two results by the table's rows.
+#[derive(Clone)]
 struct Judge<'a> {
-    scripts: &'a [Script],
     rows: Vec<Row<'a>>,
+    /// `true` if all scripts are there, so that each row has to explain something.
+    all_rows: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -233,6 +320,7 @@ impl<'a> Judge<'a> {
     fn compare(
         &self,
         heading: &str,
+        scripts: &'a [Script],
         linux: &Results<'a>,
         ours: &Results<'a>,
         section: &[Row<'_>],
@@ -242,8 +330,9 @@ impl<'a> Judge<'a> {
             "" => String::new(),
             _ => format!("{heading}: "),
         };
-        if !heading.is_empty() {
-            check_deaths(&at, ours, &mut outcome);
+        // Where Rust's API has no counterpart of a call, Linux's result is there.
+        if !heading.is_empty() && heading != RUST {
+            check_faults(&at, ours, &mut outcome);
         }
         let needed = if heading.is_empty() {
             &self.rows
@@ -251,24 +340,24 @@ impl<'a> Judge<'a> {
             section
         };
         let rows = || self.rows.iter().chain(section);
-        let differences = compare::differences(self.scripts, linux, ours);
+        let differences = compare::differences(scripts, linux, ours);
         let (explained, unexplained): (Vec<_>, Vec<_>) = differences
             .iter()
             .partition(|found| rows().any(|row| row.explains(found)));
         for found in &unexplained {
             outcome.check(false, || format!("{at}{found}"));
         }
-        for row in needed {
+        for row in needed.iter().filter(|_| self.all_rows) {
             let shows = explained.iter().any(|found| row.explains(found));
             outcome.check(shows, || {
                 format!("{PAGE} has a difference that does not show: {at}{row}")
             });
         }
-        let calls: usize = self.scripts.iter().map(|script| script.lines.len()).sum();
+        let calls: usize = scripts.iter().map(|script| script.lines.len()).sum();
         outcome.passed += calls - differences.len();
         println!(
             "{at}{} scripts, {calls} calls, {} differences explained by {} rows, {} not",
-            self.scripts.len(),
+            scripts.len(),
             explained.len(),
             rows().count(),
             unexplained.len()
@@ -277,10 +366,16 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// No call of ours may die, not even where Linux's libraries do as well.
-fn check_deaths(at: &str, ours: &Results<'_>, outcome: &mut Outcome) {
+/// In the result of a call that died, and of one that the program or the C library has no name for.
+const FAULTS: [&str; 3] = ["died of ", "no such call", "no-such-error"];
+
+/// No call of ours may have such a result, not even where Linux's libraries do as well.
+fn check_faults(at: &str, ours: &Results<'_>, outcome: &mut Outcome) {
     for (script, results) in ours {
-        for result in results.values().filter(|it| it.contains("died of ")) {
+        for result in results
+            .values()
+            .filter(|it| FAULTS.iter().any(|fault| it.contains(fault)))
+        {
             outcome.check(false, || format!("{at}ours: {script}: {result}"));
         }
     }
@@ -290,15 +385,15 @@ fn check_deaths(at: &str, ours: &Results<'_>, outcome: &mut Outcome) {
 /// has the same.
 const AT_A_TIME: usize = 100;
 
-/// Runs the program on our libraries, with a model in its own process. Its output: a process that died has not printed the
+/// Runs the program on our libraries, with a model in its own process. The checks of how it ends, and its output: a process that died has not printed the
 /// results of all its scripts.
 fn on_ours(
     bundle: &Path,
     program: &Path,
     scripts: &[Script],
     logs: &Path,
-    outcome: &mut Outcome,
-) -> Result<String, String> {
+) -> Result<(Outcome, String), String> {
+    let mut outcome = Outcome::default();
     let part = logs.join("part");
     let mut all = String::new();
     let mut left = scripts;
@@ -308,6 +403,7 @@ fn on_ours(
         let input = File::open(&part).map_err(|error| format!("{}: {error}", part.display()))?;
         let mut command = Command::new(bundle.join(RUNNER));
         command.args(["--unit", "1"]).arg(program).stdin(input);
+        command.env("COUNT_CALLS", "1");
         let done = command.output();
         let done = done.map_err(|error| format!("{command:?}: {error}"))?;
         let printed = String::from_utf8_lossy(&done.stdout);
@@ -329,7 +425,7 @@ fn on_ours(
             false => &left[begun.clamp(1, scripts.len())..],
         };
     }
-    Ok(all)
+    Ok((outcome, all))
 }
 
 /// The output of a machine's steps, from the record of its console in a folder.

@@ -16,6 +16,9 @@ pub(super) const NAME: &str = "scripts";
 /// A scenario with time for many scripts.
 pub(super) const LONG: &str = "drawn";
 
+/// The scenario with the newest libraries, in which functions that are newer than the guests' can be called.
+pub(super) const NEWEST: &str = "newest-libraries";
+
 /// A machine with Linux's driver.
 const LINUX: Boot = Boot {
     script: concat!("libraries=\nseconds=480\n", include_str!("guest.sh")),
@@ -39,6 +42,11 @@ const LINUX: Boot = Boot {
             NAME,
             ": wrong entries number",
             "a size that has to be refused",
+        ),
+        (
+            NAME,
+            "cq_err_event_notifier",
+            "a completion queue that has to overrun",
         ),
     ],
     driver_may_warn_times: usize::MAX,
@@ -83,9 +91,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ..ON_LINUX
     },
     Scenario {
-        name: "newest-libraries",
-        about: "the same, with the newest rdma-core that Debian has",
-        kernel: Some(Kernel::Stable),
+        name: NEWEST,
+        about: "the same, with the newest rdma-core and kernel that Debian has",
+        kernel: Some(Kernel::Backports),
         rounds: &[Boot {
             script: concat!("libraries=newest\nseconds=480\n", include_str!("guest.sh")),
             ..LINUX
@@ -115,7 +123,7 @@ pub(super) const WHOLE: [&str; 6] = [
     "--backports",
     NAME,
     "older-libraries",
-    "newest-libraries",
+    NEWEST,
     "vfio",
 ];
 
@@ -123,32 +131,47 @@ pub(super) const WHOLE: [&str; 6] = [
 pub(super) struct Oracle {
     /// The section of the page with what is so here only.
     pub(super) heading: &'static str,
+    /// Other sections that hold here.
+    pub(super) also: &'static [&'static str],
     /// The folder of its logs.
     pub(super) logs: &'static str,
     /// `true` if it is our side that is another one.
     pub(super) ours: bool,
+    /// `true` if it runs the scripts that call newer functions.
+    pub(super) newer: bool,
 }
+
+/// The section of the page with what is so where our libraries are not on vfio-pci.
+pub(super) const WITHOUT_VFIO: &str = "Without vfio-pci";
 
 pub(super) const ORACLES: [Oracle; 4] = [
     Oracle {
         heading: "On vfio-pci",
+        also: &[],
         logs: "trixie/vfio",
         ours: true,
+        newer: false,
     },
     Oracle {
         heading: "The newest kernel",
+        also: &[WITHOUT_VFIO],
         logs: "trixie-backports/scripts",
         ours: false,
+        newer: false,
     },
     Oracle {
         heading: "An older rdma-core",
+        also: &[WITHOUT_VFIO],
         logs: "trixie/older-libraries",
         ours: false,
+        newer: false,
     },
     Oracle {
         heading: "The newest rdma-core",
-        logs: "trixie/newest-libraries",
+        also: &[WITHOUT_VFIO, "The newest kernel"],
+        logs: "trixie-backports/newest-libraries",
         ours: false,
+        newer: true,
     },
 ];
 

@@ -1,6 +1,7 @@
 /* Runs scripts of calls, and prints one line for each: `@ SCRIPT` begins a script; other lines are
- * `NUMBER [NAME =] CALL ARGUMENT...`. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
- * cm.c and process.c. */
+ * `NUMBER [NAME =] CALL ARGUMENT...`, in which a comma is a space. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
+ * cm.c, process.c and newer.c. With COUNT_CALLS in the environment, the functions of the libraries
+ * that a script calls are printed behind it. */
 
 /* A call that accesses memory which is not there is left here. One that does not end, ends the process: what it has locked would
  * stay so. */
@@ -74,7 +75,7 @@ static void open_device(void) {
 static const char *read_line(char *line) {
     char *rest = line, *word;
     word_count = 0;
-    while ((word = strsep(&rest, " ")))
+    while ((word = strsep(&rest, " ,")))
         if (*word && word_count < 48)
             words[word_count++] = word;
     line_number = atoi(words[0]);
@@ -93,7 +94,7 @@ static const char *read_line(char *line) {
 }
 
 static bool call(const char *name) {
-    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name) || process_call(name);
+    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name) || process_call(name) || newer_call(name);
 }
 
 int main(void) {
@@ -111,6 +112,7 @@ int main(void) {
             snprintf(name, sizeof name, "%s", line + 2);
             script = name;
             printf("%s\n", line);
+            memset(calls_made, 0, sizeof calls_made);
             continue;
         }
         called = read_line(line);
@@ -132,6 +134,8 @@ int main(void) {
         if (names)
             objects[object_count - 1].pointer = made;
         printf("%d %s\n", line_number, left_out ? "left out" : told);
+        if (getenv("COUNT_CALLS") && !strcmp(called, "end"))
+            print_calls();
     }
     destroy_objects();
     ibv_close_device(context);

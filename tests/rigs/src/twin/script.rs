@@ -122,6 +122,11 @@ fn repeat<'a>(
 }
 
 impl Script {
+    /// Returns `true` if it calls functions that are newer than Debian's rdma-core.
+    pub(super) fn is_newer(&self) -> bool {
+        self.name.starts_with("newer-")
+    }
+
     fn add(
         &mut self,
         line: &str,
@@ -172,7 +177,7 @@ pub(super) fn text(script: &Script) -> String {
 }
 
 /// The runner's input.
-pub(super) fn input(scripts: &[Script]) -> String {
+pub(super) fn input<'a>(scripts: impl IntoIterator<Item = &'a Script>) -> String {
     let mut text = String::new();
     for script in scripts {
         // Writing to a string cannot fail.

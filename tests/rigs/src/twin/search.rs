@@ -37,7 +37,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<Outcome, String> 
     };
     let page = read(&root.join(PAGE))?;
     let rows = oracles::rows(&page, None)?;
-    let (mut outcome, sides) = both(root, LONG, &scripts, &[LONG.into()], false)?;
+    let (mut outcome, sides) = both(root, LONG, &scripts, &[LONG.into()])?;
     keep(root)?;
     let differences = sides.differences(&scripts);
     let explained = differences
@@ -70,7 +70,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<Outcome, String> 
             script.lines.iter_mut().for_each(hurry);
             script.lines.push(END.into());
         }
-        let (_, sides) = both(root, LONG, &run, &[LONG.into()], false)?;
+        let (_, sides) = both(root, LONG, &run, &[LONG.into()])?;
         let differences = sides.differences(&run);
         let shows = |(number, script): &(usize, Script)| {
             let first = differences

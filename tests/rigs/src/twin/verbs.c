@@ -232,6 +232,18 @@ static void query_port(int port) {
     F(phys_state) F(link_layer) F(flags) F(port_cap_flags2)
 }
 
+/* The function for programs whose headers had a shorter structure. */
+static void query_port_before(int port) {
+    struct ibv_port_attr x = {.port_cap_flags2 = 9}, *d = &x;
+    int result = (ibv_query_port)(opened(), port, (struct _compat_ibv_port_attr *)d);
+    tell_int(result);
+    if (result)
+        return;
+    F(state) F(max_mtu) F(active_mtu) F(port_cap_flags) F(max_msg_sz) F(bad_pkey_cntr) F(qkey_viol_cntr) F(pkey_tbl_len)
+    F(lid) F(sm_lid) F(lmc) F(max_vl_num) F(sm_sl) F(subnet_timeout) F(init_type_reply) F(active_width) F(active_speed)
+    F(phys_state) F(link_layer) F(port_cap_flags2)
+}
+
 static void query_gid_ex(int port, int index) {
     struct ibv_gid_entry entry = {0};
     int result = ibv_query_gid_ex(opened(), port, index, &entry, k("flags", 0));
@@ -278,6 +290,8 @@ static struct ibv_mr *reg(const char *how) {
         return NULL;
     if (!strcmp(how, "reg_mr"))
         return (ibv_reg_mr)(pd, at, size, access);
+    if (!strcmp(how, "reg_mr_iova"))
+        return (ibv_reg_mr_iova)(pd, at, size, from, access);
     return ibv_reg_mr_iova2(pd, at, size, from, access);
 }
 
@@ -289,6 +303,7 @@ static bool verbs_call(const char *name) {
     END("dealloc_pd", ibv_dealloc_pd)
     NEW("reg_mr", , reg(name), ibv_dereg_mr)
     NEW("reg_mr_iova", , reg(name), ibv_dereg_mr)
+    NEW("reg_mr_iova2", , reg(name), ibv_dereg_mr)
     END("dereg_mr", ibv_dereg_mr)
     INT("rereg_mr", P0; uint64_t f = a(1); void *pd = AP(2); void *at = AP(3); size_t size = a(4); int access = a(5),
         ibv_rereg_mr(x, f, pd, at, size, access))
@@ -332,6 +347,7 @@ static bool verbs_call(const char *name) {
     DO("query_device", query_device())
     DO("query_device_ex", query_device_ex())
     DO("query_port", query_port(a(0)))
+    DO("query_port_before", query_port_before(a(0)))
     INT("query_gid", union ibv_gid gid, ibv_query_gid(opened(), a(0), a(1), &gid))
     DO("query_gid_ex", query_gid_ex(a(0), a(1)))
     DO("query_pkey", uint16_t pkey = 0; int result = ibv_query_pkey(opened(), a(0), a(1), &pkey); tell_int(result);
@@ -348,7 +364,7 @@ static bool verbs_call(const char *name) {
     DO("node_type_str", tell("%s", ibv_node_type_str(a(0))))
     DO("port_state_str", tell("%s", ibv_port_state_str(a(0))))
     DO("wr_opcode_str", const char *(*string)(int) = dlsym(RTLD_DEFAULT, "ibv_wr_opcode_str");
-        const char *text = string ? string(a(0)) : "no function"; tell("%s", text ? text : "null"))
+        const char *text = string ? string(a(0)) : "no function"; count_call("ibv_wr_opcode_str"); tell("%s", text ? text : "null"))
     DO("rdma_event_str", tell("%s", rdma_event_str(a(0))))
     return false;
 }

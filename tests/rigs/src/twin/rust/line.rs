@@ -167,6 +167,6 @@ pub(super) fn error_name(number: i32) -> &'static str {
         ETIMEDOUT => "ETIMEDOUT",
         ECONNREFUSED => "ECONNREFUSED",
         EHOSTUNREACH => "EHOSTUNREACH",
-        _ => "unknown",
+        _ => "no-such-error",
     }
 }

@@ -155,7 +155,7 @@ impl<'d> Object<'d> {
                     let name = match error {
                         DestroyQpError::Attached { .. } => "EBUSY",
                         DestroyQpError::Command(error) => named(error),
-                        _ => "unknown",
+                        _ => "no-such-error",
                     };
                     (Self::Qp(Box::new(Pair { qp, cqs, srq })), name)
                 })
