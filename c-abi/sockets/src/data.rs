@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use libc::{MSG_DONTWAIT, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
@@ -16,7 +16,7 @@ use crate::names::{
     NOBODY, bind_for_sending, is_nonblocking, kind, receive_deadline, wait_for_either,
 };
 use crate::rdma;
-use crate::real::{self, check, errno};
+use crate::real::{self, check, errno, set_errno};
 use crate::table::{self, Companion};
 
 /// The flag for a call on a descriptor that does not wait.
@@ -220,8 +220,12 @@ pub(crate) enum By {
 pub(crate) unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t) -> By {
     // SAFETY: the caller promises that `length` bytes at `addr` can be read.
     let to = unsafe { address::read(addr, length) };
+    let found = table::find(fd);
+    // A stream goes to its other end, wherever else it is said to go.
+    let is_stream = |companion: &Arc<Companion>| companion.kind == libc::SOCK_STREAM;
+    let to = to.filter(|_| !found.as_ref().is_some_and(is_stream));
     let Some(to) = to else {
-        return match table::find(fd) {
+        return match found {
             Some(companion) if !companion.is_both() => By::Rdma(companion),
             _ => By::System,
         };
@@ -229,7 +233,7 @@ pub(crate) unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t)
     if rdma::is_inside() || !matches!(whose(to.ip()), Whose::Own | Whose::Near) {
         return By::System;
     }
-    let found = table::find(fd).or_else(|| {
+    let found = found.or_else(|| {
         let kind = kind(fd).filter(|kind| kind.1 == libc::SOCK_DGRAM)?;
         bind_for_sending(fd, kind)
     });
@@ -242,6 +246,22 @@ pub(crate) unsafe fn sender(fd: c_int, addr: *const sockaddr, length: socklen_t)
 /// Flags that rsockets have.
 fn known(flags: c_int) -> c_int {
     flags & (MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE)
+}
+
+/// Sends by an rsocket. One of TCP that does not send any more sends a signal, if that is not refused.
+fn send_by_rdma(
+    companion: Arc<Companion>,
+    flags: c_int,
+    call: impl FnOnce(&Companion) -> ssize_t,
+) -> ssize_t {
+    let is_stream = companion.kind == libc::SOCK_STREAM;
+    let sent = holding(companion, |companion| call(companion));
+    if sent < 0 && is_stream && flags & libc::MSG_NOSIGNAL == 0 && errno() == libc::EPIPE {
+        // SAFETY: takes no pointers.
+        unsafe { libc::raise(libc::SIGPIPE) };
+        set_errno(libc::EPIPE);
+    }
+    sent
 }
 
 /// Sends: `sendto`.
@@ -261,9 +281,20 @@ pub unsafe extern "C-unwind" fn sendto(
     unsafe {
         match sender(fd, addr, addr_length) {
             By::Rdma(companion) => {
-                let flags = known(flags) | no_wait(fd);
-                holding(companion, |companion| {
-                    rdma::rsendto(companion.rsocket, from, length, flags, addr, addr_length)
+                let (addr, addr_length) = match companion.kind {
+                    libc::SOCK_STREAM => (null(), 0),
+                    _ => (addr, addr_length),
+                };
+                let of_rsocket = known(flags) | no_wait(fd);
+                send_by_rdma(companion, flags, |companion| {
+                    rdma::rsendto(
+                        companion.rsocket,
+                        from,
+                        length,
+                        of_rsocket,
+                        addr,
+                        addr_length,
+                    )
                 })
             }
             By::System => real::sendto(fd, from, length, flags, addr, addr_length),
@@ -303,9 +334,17 @@ pub unsafe extern "C-unwind" fn sendmsg(
             None => By::System,
         };
         match by {
-            By::Rdma(companion) => holding(companion, |companion| {
-                rdma::rsendmsg(companion.rsocket, message, known(flags) | no_wait(fd))
-            }),
+            By::Rdma(companion) => {
+                // It is there, since it says who sends.
+                let mut message = *message;
+                if companion.kind == libc::SOCK_STREAM {
+                    (message.msg_name, message.msg_namelen) = (null_mut(), 0);
+                }
+                let of_rsocket = known(flags) | no_wait(fd);
+                send_by_rdma(companion, flags, |companion| {
+                    rdma::rsendmsg(companion.rsocket, &message, of_rsocket)
+                })
+            }
             By::System => real::sendmsg(fd, message, flags),
         }
     }

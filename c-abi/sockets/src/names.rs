@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_void};
+use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,6 +55,10 @@ pub(crate) fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     unsafe { rdma::rfcntl(rsocket, libc::F_SETFL, flags.into()) };
 }
 
+/// Level and option of our library by which an rsocket answers as the socket does that it stands for.
+const SOL_ORDINARY: c_int = 0x10001;
+const ORDINARY: c_int = 0;
+
 /// Options that an rsocket takes over from the system's socket.
 const OPTIONS: [(c_int, c_int); 5] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
@@ -99,6 +104,9 @@ pub(crate) fn companion(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion
         return None;
     }
     let companion = Arc::new(Companion::new(fd, rsocket, kind));
+    let on: c_int = 1;
+    // SAFETY: a number and its length.
+    unsafe { rdma::rsetsockopt(rsocket, SOL_ORDINARY, ORDINARY, (&raw const on).cast(), 4) };
     for (level, name) in OPTIONS {
         if let Some(value) = option(fd, level, name) {
             let value = (&raw const value).cast();
@@ -138,11 +146,17 @@ pub(crate) fn bind_both(fd: c_int, kind: (c_int, c_int)) -> bool {
     let (storage, length) = address::any(kind.0, port);
     // SAFETY: a whole address.
     if unsafe { rdma::rbind(companion.rsocket, (&raw const storage).cast(), length) } != 0 {
-        return errno() != libc::EADDRINUSE;
+        // The second one, as Linux's RDMA CM has it: a socket with an address of its own has the port.
+        return !matches!(errno(), libc::EADDRINUSE | libc::EADDRNOTAVAIL);
     }
     companion.set_both(true);
     table::insert(fd, companion);
     true
+}
+
+/// Returns `true` if an address is of a domain, as the system wants it for all but datagrams.
+fn is_of(domain: c_int, address: &SocketAddr) -> bool {
+    address.is_ipv6() == (domain == libc::AF_INET6)
 }
 
 /// Binds a socket: `bind`. To an address of our ports: the rsocket. To all addresses: both.
@@ -154,10 +168,15 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: s
     // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
-    let Some((to, kind)) = known else {
+    let Some((to, kind)) = known.filter(|(to, kind)| is_of(kind.0, to)) else {
         // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
         return unsafe { real::bind(fd, addr, length) };
     };
+    if table::has(fd) {
+        // It has an address.
+        set_errno(libc::EINVAL);
+        return -1;
+    }
     match whose(to.ip()) {
         Whose::Own => {
             let Some(companion) = companion(fd, kind) else {
@@ -206,7 +225,8 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     }
 }
 
-/// Connects a socket: `connect`. In our networks by RDMA, or by the system's network if that fails at once.
+/// Connects a socket: `connect`. In our networks by RDMA, or by the system's network if that fails at once and the
+/// address is not one of our ports.
 ///
 /// # Safety
 /// That of the C library's.
@@ -219,8 +239,11 @@ pub unsafe extern "C-unwind" fn connect(
     // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
     let to = unsafe { address::read(addr, length) };
     let known = to.and_then(|to| Some((to, kind(fd)?)));
-    if let Some((to, kind)) = known {
-        let is_ours = matches!(whose(to.ip()), Whose::Own | Whose::Near);
+    let fits =
+        |(to, kind): &(SocketAddr, (c_int, c_int))| kind.1 == libc::SOCK_DGRAM || is_of(kind.0, to);
+    if let Some((to, kind)) = known.filter(fits) {
+        let owner = whose(to.ip());
+        let is_ours = matches!(owner, Whose::Own | Whose::Near);
         let found = table::find(fd);
         if !is_ours {
             // Also what was bound to all addresses is the system's from now on.
@@ -231,9 +254,14 @@ pub unsafe extern "C-unwind" fn connect(
                 // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
                 let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
                 let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
-                    || errno() == libc::EINTR;
+                    || errno() == libc::EINTR
+                    // Nobody else has this address.
+                    || owner == Whose::Own;
                 if connected != 0 && !stays {
                     return None;
+                }
+                if connected != 0 && errno() == libc::EISCONN {
+                    return Some(connected);
                 }
                 companion.set_both(false);
                 table::insert(fd, companion.clone());
@@ -328,7 +356,7 @@ unsafe fn accept_by_either(
         // SAFETY: the caller promises that that of `accept4`.
         let accepted = unsafe { rdma::raccept(companion.rsocket, addr, length) };
         if accepted >= 0 {
-            return place(accepted, companion, flags);
+            return place(accepted, fd, companion, flags);
         }
         if errno() != libc::EAGAIN || !companion.is_both() {
             return -1;
@@ -346,8 +374,23 @@ unsafe fn accept_by_either(
     }
 }
 
+/// Options that the socket of a connection has from its listener, besides [`OPTIONS`] and [`TIMEOUTS`].
+const OF_LISTENER: [c_int; 2] = [libc::SO_OOBINLINE, libc::SO_LINGER];
+
+/// Sets an option of a socket of the system's as another one has it.
+fn take_over(fd: c_int, from: c_int, level: c_int, name: c_int) {
+    let mut value = [0_u8; size_of::<timeval>()];
+    let mut length = value.len() as socklen_t;
+    // SAFETY: so many bytes, which can be written and read.
+    unsafe {
+        if real::getsockopt(from, level, name, value.as_mut_ptr().cast(), &mut length) == 0 {
+            real::setsockopt(fd, level, name, value.as_ptr().cast(), length);
+        }
+    }
+}
+
 /// A descriptor for a connection that was accepted by RDMA.
-fn place(rsocket: c_int, listener: &Companion, flags: c_int) -> c_int {
+fn place(rsocket: c_int, by: c_int, listener: &Companion, flags: c_int) -> c_int {
     let kind = (listener.domain, listener.kind);
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::socket(kind.0, kind.1 | flags, 0) };
@@ -359,16 +402,17 @@ fn place(rsocket: c_int, listener: &Companion, flags: c_int) -> c_int {
         set_errno(libc::EMFILE);
         return -1;
     }
-    for name in TIMEOUTS {
-        // As the listener's, which the rsocket has taken over.
-        let mut value = [0_u8; size_of::<timeval>()];
-        let mut length = value.len() as socklen_t;
-        // SAFETY: so many bytes, which can be written and read.
-        unsafe {
-            let to = value.as_mut_ptr().cast();
-            if rdma::rgetsockopt(rsocket, libc::SOL_SOCKET, name, to, &mut length) == 0 {
-                real::setsockopt(fd, libc::SOL_SOCKET, name, value.as_ptr().cast(), length);
-            }
+    // The rsocket has taken them over.
+    let others = TIMEOUTS.into_iter().chain(OF_LISTENER);
+    let others = others.map(|name| (libc::SOL_SOCKET, name));
+    for (level, name) in OPTIONS.into_iter().chain(others) {
+        take_over(fd, by, level, name);
+    }
+    for name in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+        // It is told as twice what is set.
+        if let Some(size) = option(by, libc::SOL_SOCKET, name).map(|size| size / 2) {
+            // SAFETY: a number and its length.
+            unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const size).cast(), 4) };
         }
     }
     fd

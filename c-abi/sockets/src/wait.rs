@@ -264,11 +264,13 @@ pub unsafe extern "C-unwind" fn select(
         };
         let limit = match timeout.as_ref() {
             Some(limit) => {
-                let Some(limit) = duration(limit.tv_sec, limit.tv_usec.saturating_mul(1000)) else {
+                // Unlike `pselect`, it takes more microseconds than a second has.
+                let seconds = u64::try_from(limit.tv_sec);
+                let (Ok(seconds), Ok(micros)) = (seconds, u64::try_from(limit.tv_usec)) else {
                     set_errno(libc::EINVAL);
                     return -1;
                 };
-                Some(limit)
+                Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
             }
             None => None,
         };

@@ -420,6 +420,11 @@ impl Connection {
         self.end == End::Open && !self.shut_write
     }
 
+    /// Returns `true` if both ends have said that they send no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.shut_write && self.peer_shut
+    }
+
     /// Returns `true` if more data may come than there is.
     pub(super) fn is_readable(&self) -> bool {
         self.end == End::Open && !self.shut_read && !self.peer_shut

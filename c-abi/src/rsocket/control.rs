@@ -31,8 +31,14 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
         let socket = self::socket(socket)?;
         let message = {
             let mut state = lock(&socket.state);
+            let is_ordinary = state.options.is_ordinary;
             let connection = match &mut state.phase {
+                Phase::Open(connection) if is_ordinary && connection.is_over() => {
+                    return Err(Errno(libc::ENOTCONN));
+                }
                 Phase::Open(connection) => connection,
+                // It is about what is sent, of which there is nothing.
+                Phase::Listening(_) if is_ordinary && how == libc::SHUT_WR => return Ok(()),
                 Phase::Listening(_) => return stop_listening(&socket, &mut state),
                 _ => return Err(Errno(libc::ENOTCONN)),
             };
@@ -66,7 +72,10 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 fn stop_listening(socket: &Socket, state: &mut State) -> Result<()> {
     let ids = std::mem::take(&mut state.ids);
     super::ids::destroy(&ids);
-    state.phase = Phase::Failed;
+    state.phase = match state.options.is_ordinary {
+        true => Phase::New,
+        false => Phase::Failed,
+    };
     socket.waiters.wake();
     Ok(())
 }
@@ -104,7 +113,8 @@ pub unsafe extern "C" fn rgetpeername(
     as_status(|| {
         let socket = self::socket(socket)?;
         let state = lock(&socket.state);
-        let peer = match state.phase {
+        let peer = match &state.phase {
+            Phase::Open(connection) if state.options.is_ordinary && connection.is_over() => None,
             Phase::Open(_) | Phase::Datagrams(_) => state.peer,
             _ => None,
         };

@@ -42,6 +42,9 @@ async fn send_datagram(
     to: Option<SocketAddr>,
 ) -> Result<usize> {
     let total = parts.iter().map(|part| part.len()).sum();
+    if to.is_some_and(|to| to.port() == 0) {
+        return Err(Errno::EINVAL);
+    }
     if to.is_some_and(|to| to.is_ipv6() && socket.domain == libc::AF_INET) {
         return Err(Errno(libc::EAFNOSUPPORT));
     }
@@ -128,15 +131,19 @@ async fn send(
     let nonblocking = socket.is_nonblocking(flags);
     let finished = socket
         .wait(socket.send_deadline(), nonblocking, |state| {
+            let is_ordinary = state.options.is_ordinary;
             let connection = match connection(state)? {
                 Ok(connection) => connection,
+                Err(Errno(libc::ENOTCONN)) if is_ordinary => return Some(Err(Errno(libc::EPIPE))),
                 Err(errno) => return Some(Err(errno)),
             };
             if !connection.is_writable() {
                 return Some(Err(match connection.end {
                     End::Broken(errno) => errno,
                     // The other end has closed, without waiting for this.
-                    End::Closed if !connection.shut_write => Errno(libc::ECONNRESET),
+                    End::Closed if !connection.shut_write && !is_ordinary => {
+                        Errno(libc::ECONNRESET)
+                    }
                     End::Open | End::Closed => Errno(libc::EPIPE),
                 }));
             }
@@ -187,9 +194,6 @@ async fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Resu
                     Ok(connection) => connection,
                     Err(errno) => return Some(Err(errno)),
                 };
-                if connection.shut_read {
-                    return Some(Ok(()));
-                }
                 let mut peeked = 0;
                 while let Some(bytes) = parts.get_mut(part) {
                     let copied = match connection.copy_out(&mut bytes[at..], peeked) {
@@ -213,7 +217,7 @@ async fn receive(socket: &Socket, parts: &mut [&mut [u8]], flags: c_int) -> Resu
                 match connection.end {
                     End::Broken(errno) => Some(Err(errno)),
                     End::Closed => Some(Ok(())),
-                    End::Open if connection.peer_shut => Some(Ok(())),
+                    End::Open if connection.peer_shut || connection.shut_read => Some(Ok(())),
                     End::Open => None,
                 }
             },

@@ -39,6 +39,9 @@ pub(super) struct Options {
     pub(super) send_timeout: Option<Duration>,
     pub(super) no_delay: bool,
     pub(super) oob_inline: bool,
+    /// It stands for a socket of TCP or UDP in a program that knows no rsockets, and answers as those do where librdmacm's
+    /// rsockets answer otherwise.
+    pub(super) is_ordinary: bool,
 }
 
 impl Options {
@@ -63,6 +66,7 @@ impl Options {
         send_timeout: None,
         no_delay: false,
         oob_inline: false,
+        is_ordinary: false,
     };
 
     /// Gives those that are options of the connection manager.

@@ -24,7 +24,29 @@ const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
 /// The events that an rsocket is ready for.
 pub(super) fn ready(state: &State) -> c_short {
+    let is_ordinary = state.options.is_ordinary;
     match &state.phase {
+        Phase::Open(connection) if is_ordinary => {
+            let is_broken = matches!(connection.end, End::Broken(_));
+            let mut ready = 0;
+            if connection.inbound.unread() > 0 || !connection.is_readable() {
+                ready |= IN;
+            }
+            if connection.can_send() || !connection.is_writable() {
+                ready |= OUT;
+            }
+            if !connection.is_readable() {
+                ready |= libc::POLLRDHUP;
+            }
+            // Both directions have ended, as this end knows it: that of sending when the program has ended it.
+            if !connection.is_readable() && connection.shut_write || is_broken {
+                ready |= libc::POLLHUP;
+            }
+            if is_broken {
+                ready |= libc::POLLERR;
+            }
+            ready
+        }
         Phase::Open(connection) => {
             let mut ready = 0;
             if connection.inbound.unread() > 0 || !connection.is_readable() {
@@ -60,6 +82,14 @@ pub(super) fn ready(state: &State) -> c_short {
         Phase::Listening(listener) if listener.ready.is_empty() => 0,
         Phase::Listening(_) => IN,
         Phase::Connecting(_) => 0,
+        Phase::Failed if is_ordinary => {
+            let error = if state.error.is_some() {
+                libc::POLLERR
+            } else {
+                0
+            };
+            IN | OUT | libc::POLLRDHUP | libc::POLLHUP | error
+        }
         Phase::Failed => IN | OUT | libc::POLLERR | libc::POLLHUP,
         // As the kernel has it for sockets that are not connected.
         Phase::New | Phase::Bound => OUT | libc::POLLHUP,

@@ -23,6 +23,10 @@ const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 
+/// Level and option by which the library of `bareverbs-run --sockets` says that an rsocket stands for an ordinary socket.
+const SOL_ORDINARY: c_int = 0x10001;
+const ORDINARY: c_int = 0;
+
 /// Limits of queues and rings.
 const QUEUE: std::ops::RangeInclusive<u16> = 16..=4096;
 const RING: std::ops::RangeInclusive<u32> = (4 << 10)..=(64 << 20);
@@ -141,6 +145,7 @@ unsafe fn set(
             libc::IPPROTO_TCP,
             libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_MAXSEG | libc::TCP_CONGESTION,
         ) => {}
+        (SOL_ORDINARY, ORDINARY) => options.is_ordinary = number()? != 0,
         (SOL_RDMA, _) if begun => return Err(Errno::EINVAL),
         (SOL_RDMA, RDMA_SQSIZE) => options.sizes.sends = within(number()?, QUEUE),
         (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receives = within(number()?, QUEUE),

@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) parent: Option<Weak<Socket>>,
     /// The program has closed it.
     pub(super) closed: bool,
+    /// A call has begun to connect, and none has said yet that it is connected.
+    pub(super) is_awaited: bool,
 }
 
 /// The phase of an rsocket.
@@ -106,6 +108,7 @@ impl Socket {
                 peer: None,
                 parent: None,
                 closed: false,
+                is_awaited: false,
             }),
             waiters: Waiters::default(),
             nonblocking: AtomicBool::new(false),

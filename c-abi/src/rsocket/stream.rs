@@ -316,6 +316,9 @@ pub unsafe extern "C-unwind" fn raccept(
 ) -> c_int {
     let number = as_length(|| async move {
         let socket = self::socket(socket)?;
+        if socket.kind == libc::SOCK_DGRAM && lock(&socket.state).options.is_ordinary {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let accepted = socket
             .wait(
                 socket.receive_deadline(),
@@ -338,8 +341,8 @@ pub unsafe extern "C-unwind" fn raccept(
     number as c_int
 }
 
-/// Begins to connect.
-fn begin(socket: &Socket, to: SockAddr) -> Result<()> {
+/// Begins to connect; `false` if it has begun before, and is to be said.
+fn begin(socket: &Socket, to: SockAddr) -> Result<bool> {
     let mut state = lock(&socket.state);
     match &state.phase {
         Phase::New | Phase::Bound => {}
@@ -349,7 +352,13 @@ fn begin(socket: &Socket, to: SockAddr) -> Result<()> {
             (state.local, state.error) = (None, None);
         }
         Phase::Connecting(_) => return Err(Errno(libc::EALREADY)),
+        // The first call after the connection is there says that it is, as that of TCP does.
+        Phase::Open(_) if state.options.is_ordinary && state.is_awaited => {
+            state.is_awaited = false;
+            return Ok(false);
+        }
         Phase::Open(_) => return Err(Errno(libc::EISCONN)),
+        Phase::Listening(_) if state.options.is_ordinary => return Err(Errno(libc::EISCONN)),
         Phase::Listening(_) | Phase::Datagrams(_) | Phase::Failed => return Err(Errno::EINVAL),
     }
     check_family(&to, socket.domain)?;
@@ -381,7 +390,7 @@ fn begin(socket: &Socket, to: SockAddr) -> Result<()> {
     if let Err(error) = asked {
         state.fail(error.into());
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Gives datagrams without an address the one where they go, and from which alone they come.
@@ -420,7 +429,9 @@ pub unsafe extern "C-unwind" fn rconnect(
         if socket.kind == libc::SOCK_DGRAM {
             return connect_datagrams(&socket, to).map(|()| 0);
         }
-        begin(&socket, to)?;
+        let begun = begin(&socket, to)?;
+        // Whether the other end has answered already or not: as it is if that is far away.
+        let comes_later = begun && socket.is_nonblocking(0);
         let hca = lock(&socket.state).ids.first().map(|(hca, _)| *hca);
         if let Some(port) = hca.and_then(port::existing) {
             handle_all(port);
@@ -434,8 +445,19 @@ pub unsafe extern "C-unwind" fn rconnect(
                         End::Broken(errno) => Err(errno),
                         End::Open | End::Closed => Ok(0),
                     }),
+                    Phase::Failed
+                        if comes_later && state.error == Some(Errno(libc::ECONNREFUSED)) =>
+                    {
+                        Some(Ok(0))
+                    }
                     Phase::Failed => {
                         let errno = state.error.take();
+                        if state.options.is_ordinary {
+                            // As before the call.
+                            destroy(&std::mem::take(&mut state.ids));
+                            (state.local, state.peer) = (None, None);
+                            state.phase = Phase::New;
+                        }
                         Some(Err(errno.unwrap_or(Errno(libc::ECONNREFUSED))))
                     }
                     _ => None,
@@ -443,7 +465,14 @@ pub unsafe extern "C-unwind" fn rconnect(
             )
             .await;
         match connected {
-            Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EINPROGRESS)),
+            Ok(_) if comes_later => {
+                lock(&socket.state).is_awaited = true;
+                Err(Errno(libc::EINPROGRESS))
+            }
+            Err(Errno(libc::EAGAIN)) => {
+                lock(&socket.state).is_awaited = true;
+                Err(Errno(libc::EINPROGRESS))
+            }
             connected => connected,
         }
     });
