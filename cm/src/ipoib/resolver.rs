@@ -195,7 +195,7 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
         let port = self.device.query_port()?;
         let active = port.state == PortState::Active
             && port.sm_lid != 0
-            && self.pkey_index(self.pkey)?.is_some();
+            && self.device.find_pkey(self.pkey)?.is_some();
         if active {
             let gid = self.device.query_infiniband_gid(0)?.0;
             if gid != self.link.own().gid {
@@ -340,8 +340,8 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             let port = self.device.query_port()?.active_mtu.bytes();
             let mtu = (128 << record.mtu.clamp(1, 5)).min(port);
             self.mtu = (mtu as usize).min(PACKET) - ipoib::HEADER_LEN;
-            match self.pkey_index(record.pkey)? {
-                Some(pkey_index) => self.interface.start(record.qkey, pkey_index)?,
+            match self.device.find_pkey(record.pkey)? {
+                Some((pkey_index, _)) => self.interface.start(record.qkey, pkey_index)?,
                 None => return Ok(false),
             }
         }
@@ -350,17 +350,6 @@ impl<'s, 'd, P: Platform> IpOverInfiniband<'s, 'd, P> {
             self.groups[at].attached = true;
         }
         Ok(true)
-    }
-
-    /// Index of a partition in the port's table, if the port is in it.
-    fn pkey_index(&self, pkey: u16) -> Result<Option<u16>, RdmaError> {
-        for index in 0..self.device.query_port()?.pkey_table_len as u16 {
-            let entry = self.device.query_pkey(index)?;
-            if entry & PKEY_BASE != 0 && (entry ^ pkey) & PKEY_BASE == 0 {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
     }
 
     fn target(&self, to: &To) -> Option<Target> {

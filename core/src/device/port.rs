@@ -23,6 +23,8 @@ use crate::types::port::{
 
 /// The partition that every port is a full member of.
 const DEFAULT_PKEY: u16 = 0xffff;
+/// A P_Key's bits that name the partition; the other one says full member.
+const PKEY_BASE: u16 = 0x7fff;
 /// Bytes of the longest register that is written, [`QpdpmReg`](bareverbs_firmware_cmds::register::QpdpmReg).
 const LONGEST_WRITTEN: usize = 0x84;
 /// PTYS: the Ethernet part.
@@ -79,6 +81,23 @@ impl<P: Platform> Device<'_, P> {
         let mut pkey = Pkey::ZERO;
         self.execute_with(&query, TailIn::None, &mut pkey.0)?;
         Ok(pkey.pkey())
+    }
+
+    /// Returns where a partition stands in the P_Key table, and the entry there; `None` if the port is not in it. A port may be
+    /// a limited and a full member at once, in either order: the full one is returned, as by Linux's `ib_find_cached_pkey`.
+    pub fn find_pkey(&self, pkey: u16) -> Result<Option<(u16, u16)>, CommandError> {
+        let mut limited = None;
+        for index in 0..self.query_port()?.pkey_table_len as u16 {
+            let entry = self.query_pkey(index)?;
+            if entry & PKEY_BASE == 0 || (entry ^ pkey) & PKEY_BASE != 0 {
+                continue;
+            }
+            if entry & !PKEY_BASE != 0 {
+                return Ok(Some((index, entry)));
+            }
+            limited = Some((index, entry));
+        }
+        Ok(limited)
     }
 
     /// Asks whether there is a link and, if not, what keeps it down: the port's administration (PAOS; for a virtual function

@@ -104,16 +104,6 @@ const fn same_partition(a: u16, b: u16) -> bool {
     a & PKEY_BASE != 0 && (a ^ b) & PKEY_BASE == 0
 }
 
-/// Index of a partition in the port's table.
-fn find_index<P: Platform>(device: &Device<'_, P>, pkey: u16) -> Result<Option<u16>, RdmaError> {
-    for index in 0..device.query_port()?.pkey_table_len as u16 {
-        if same_partition(device.query_pkey(index)?, pkey) {
-            return Ok(Some(index));
-        }
-    }
-    Ok(None)
-}
-
 impl<'d, P: Platform> Sender<'d, P> {
     fn new(device: &'d Device<'d, P>) -> Result<Self, RdmaError> {
         let pd = device.default_pd()?;
@@ -305,7 +295,7 @@ impl<'d, P: Platform> PartitionQps<'_, 'd, P> {
                     log::warn!("a CM message in partition {pkey:#06x} is lost: no QP for it");
                     return Ok(None);
                 };
-                let Some(index) = find_index(device, pkey)? else {
+                let Some((index, _)) = device.find_pkey(pkey)? else {
                     log::warn!("a CM message is lost: the port is not in partition {pkey:#06x}");
                     return Ok(None);
                 };
@@ -350,9 +340,9 @@ impl<'d, P: Platform> PartitionQps<'_, 'd, P> {
             let Some((pkey, before)) = sender.partition else {
                 continue;
             };
-            match find_index(device, pkey)? {
-                Some(index) if index == before => {}
-                Some(index) => sender.start(pkey, index),
+            match device.find_pkey(pkey)? {
+                Some((index, _)) if index == before => {}
+                Some((index, _)) => sender.start(pkey, index),
                 None => sender.stop(),
             }
         }

@@ -96,13 +96,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         if !self.is_infiniband() {
             return Ok((0, false));
         }
-        for index in 0..self.port.pkey_table_len {
-            let entry = self.device.query_pkey(index as u16)?;
-            if entry & PKEY_BASE != 0 && (entry ^ pkey) & PKEY_BASE == 0 {
-                return Ok((index as u16, entry & FULL_MEMBER == 0));
-            }
-        }
-        Err(RdmaError::NoSuchPartition(pkey))
+        let found = self.device.find_pkey(pkey)?;
+        let (index, entry) = found.ok_or(RdmaError::NoSuchPartition(pkey))?;
+        Ok((index, entry & FULL_MEMBER == 0))
     }
 
     /// Returns `true` if an id on InfiniBand has IP addresses, by one that it is given.

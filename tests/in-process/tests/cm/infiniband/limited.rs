@@ -48,6 +48,20 @@ fn a_limited_member_reaches_a_full_one() {
     }
 }
 
+/// With `allow_both_pkeys` OpenSM writes both entries of a partition, the limited one first.
+#[test]
+fn the_entry_of_a_full_member_is_taken_before_a_limited_one() {
+    let mut nodes = Nodes::new(2);
+    for node in 0..2 {
+        assert!(nodes.world.set_pkey(node, 0, LIMITED));
+        assert!(nodes.world.set_pkey(node, 1, FULL));
+        nodes.cms[node].handle_async_event(&AsyncEvent::PkeyChange { port: 1 });
+    }
+    nodes.listener(1, PortSpace::Tcp);
+    let (ours, theirs) = nodes.connected();
+    nodes.say((0, ours), (1, theirs), b"by index 1");
+}
+
 /// As OpenSM does, which has no path where both are limited.
 #[test]
 fn a_limited_member_without_a_path_is_told_so() {
