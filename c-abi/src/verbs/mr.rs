@@ -271,10 +271,6 @@ unsafe fn keeps_keys(object: &mut MrObject, access: c_uint) -> Result<bool> {
         return Ok(false);
     };
     let to = Access::from_bits_truncate(required(access));
-    if access & WRITABLE != 0 && !object.writable {
-        // Linux's `ib_umem_check_rereg`: memory that was registered for reading stays so, whether it can be written or not.
-        return Err(Errno(libc::EACCES));
-    }
     match rereg::change_access(pd, mr, to) {
         Ok(()) => {
             object.asked = access;
@@ -326,6 +322,13 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
         unsafe {
             let object = mr.cast::<MrObject>();
+            // Linux's `ib_umem_check_rereg`: memory that was registered for reading stays so, whether it can be written or not.
+            let writes = has(IBV_REREG_MR_CHANGE_ACCESS) && access as c_uint & WRITABLE != 0;
+            let same = !has(IBV_REREG_MR_CHANGE_TRANSLATION);
+            let memory = matches!((*object).region, Region::Memory(_));
+            if writes && same && memory && !(*object).writable {
+                return Err(Errno(libc::EACCES));
+            }
             if flags == IBV_REREG_MR_CHANGE_ACCESS && keeps_keys(&mut *object, access as c_uint)? {
                 return Ok(());
             }
