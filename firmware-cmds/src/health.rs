@@ -43,7 +43,7 @@ numbered! {
         /// `ICM_FETCH_PCI_ERR`.
         IcmFetch = 0x0a, "fetching from PCI failed";
         /// `ICM_PAGE_ERR`.
-        HardwareFatal = 0x0b, "hardware fatal error";
+        IcmPage = 0x0b, "ICM page error";
         /// `ASYNCHRONOUS_EQ_BUF_OVERRUN`.
         EqOverrun = 0x0c, "asynchronous event queue overrun";
         /// `EQ_IN_ERR`.
