@@ -14,6 +14,9 @@
 //! Rust's API is judged by the same scripts and Linux's results. `cargo rig twin rust` does it by those of the last run, without a
 //! machine.
 //!
+//! Scripts whose names end in `-plain` use the C library's sockets: TCP and UDP on Linux, and rsockets under
+//! `bareverbs-run --sockets` here.
+//!
 //! Scripts whose names begin with `newer-` call functions that are newer than Debian's rdma-core: they are compared on the
 //! machine with the newest only. `cargo rig twin only NAME...` compares the scripts whose names begin so.
 //!
@@ -54,6 +57,7 @@ const PROGRAM: &str = concat!(
     include_str!("cm.c"),
     include_str!("process.c"),
     include_str!("newer.c"),
+    include_str!("sockets.c"),
     include_str!("runner.c"),
 );
 const PACKAGES: &[&str] = &[
@@ -153,6 +157,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         .filter(|it| !it.is_newer())
         .cloned()
         .collect();
+    // The card on vfio-pci is not the kernel's, and our sockets are not put before the C library's there.
+    let of_ours = common.iter().filter(|it| !it.has_plain_sockets());
+    let on_card: Vec<Script> = of_ours.cloned().collect();
     if options.iter().any(|it| it == NAME) {
         let mut judge = judge.clone();
         let rows = oracles::rows(&page, Some(oracles::WITHOUT_VFIO))?;
@@ -178,7 +185,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         for heading in oracle.also {
             judge.rows.extend(oracles::rows(&page, Some(heading))?);
         }
-        let scripts = if oracle.newer { &scripts } else { &common };
+        let scripts = match (oracle.newer, oracle.ours) {
+            (true, _) => &scripts,
+            (_, true) => &on_card,
+            _ => &common,
+        };
         outcome.add(judge.compare(oracle.heading, scripts, linux, ours, &rows));
     }
     Ok(outcome)
@@ -385,8 +396,8 @@ fn check_faults(at: &str, ours: &Results<'_>, outcome: &mut Outcome) {
 /// has the same.
 const AT_A_TIME: usize = 100;
 
-/// Runs the program on our libraries, with a model in its own process. The checks of how it ends, and its output: a process that died has not printed the
-/// results of all its scripts.
+/// Runs the program on our libraries, with a model in its own process. The checks of how it ends, and its output: a process that
+/// died has not printed the results of all its scripts.
 fn on_ours(
     bundle: &Path,
     program: &Path,
@@ -396,34 +407,40 @@ fn on_ours(
     let mut outcome = Outcome::default();
     let part = logs.join("part");
     let mut all = String::new();
-    let mut left = scripts;
-    while !left.is_empty() {
-        let (scripts, more) = left.split_at(left.len().min(AT_A_TIME));
-        write(&part, &script::input(scripts))?;
-        let input = File::open(&part).map_err(|error| format!("{}: {error}", part.display()))?;
-        let mut command = Command::new(bundle.join(RUNNER));
-        command.args(["--unit", "1"]).arg(program).stdin(input);
-        command.env("COUNT_CALLS", "1");
-        let done = command.output();
-        let done = done.map_err(|error| format!("{command:?}: {error}"))?;
-        let printed = String::from_utf8_lossy(&done.stdout);
-        let ended = done.status.success() && printed.ends_with("@ end\n");
-        outcome.check(ended, || {
-            let lines: Vec<&str> = printed.lines().rev().take(5).collect();
-            let errors = String::from_utf8_lossy(&done.stderr);
-            format!("{command:?}: {}\n{lines:?}\n{errors}", done.status)
-        });
-        all += &printed;
-        all += "\n";
-        // Where a process has died, another one goes on behind the script in which it did.
-        let begun = printed
-            .lines()
-            .filter(|line| line.starts_with("@ "))
-            .count();
-        left = match ended {
-            true => more,
-            false => &left[begun.clamp(1, scripts.len())..],
-        };
+    let (plain, others): (Vec<_>, Vec<_>) =
+        scripts.iter().cloned().partition(Script::has_plain_sockets);
+    for (scripts, option) in [(others, None), (plain, Some("--sockets"))] {
+        let mut left = &scripts[..];
+        while !left.is_empty() {
+            let (scripts, more) = left.split_at(left.len().min(AT_A_TIME));
+            write(&part, &script::input(scripts))?;
+            let input =
+                File::open(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+            let mut command = Command::new(bundle.join(RUNNER));
+            command.args(option).args(["--unit", "1"]);
+            command.arg(program).stdin(input);
+            command.env("COUNT_CALLS", "1");
+            let done = command.output();
+            let done = done.map_err(|error| format!("{command:?}: {error}"))?;
+            let printed = String::from_utf8_lossy(&done.stdout);
+            let ended = done.status.success() && printed.ends_with("@ end\n");
+            outcome.check(ended, || {
+                let lines: Vec<&str> = printed.lines().rev().take(5).collect();
+                let errors = String::from_utf8_lossy(&done.stderr);
+                format!("{command:?}: {}\n{lines:?}\n{errors}", done.status)
+            });
+            all += &printed;
+            all += "\n";
+            // Where a process has died, another one goes on behind the script in which it did.
+            let begun = printed
+                .lines()
+                .filter(|line| line.starts_with("@ "))
+                .count();
+            left = match ended {
+                true => more,
+                false => &left[begun.clamp(1, scripts.len())..],
+            };
+        }
     }
     Ok((outcome, all))
 }

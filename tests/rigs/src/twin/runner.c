@@ -1,7 +1,7 @@
 /* Runs scripts of calls, and prints one line for each: `@ SCRIPT` begins a script; other lines are
- * `NUMBER [NAME =] CALL ARGUMENT...`, in which a comma is a space. language.c says what arguments are; calls are in verbs.c, data.c, extended.c,
- * cm.c, process.c and newer.c. With COUNT_CALLS in the environment, the functions of the libraries
- * that a script calls are printed behind it. */
+ * `NUMBER [NAME =] CALL ARGUMENT...`, in which a comma is a space. language.c says what arguments are; calls are in verbs.c,
+ * data.c, extended.c, cm.c, process.c, newer.c and sockets.c. With COUNT_CALLS in the environment, the functions of the
+ * libraries that a script calls are printed behind it. */
 
 /* A call that accesses memory which is not there is left here. One that does not end, ends the process: what it has locked would
  * stay so. */
@@ -94,7 +94,8 @@ static const char *read_line(char *line) {
 }
 
 static bool call(const char *name) {
-    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name) || process_call(name) || newer_call(name);
+    return verbs_call(name) || data_call(name) || extended_call(name) || cm_call(name) || process_call(name) || newer_call(name) ||
+           socket_call(name);
 }
 
 int main(void) {
