@@ -54,16 +54,24 @@ const LINUX: Boot = Boot {
     ..BOOT
 };
 
+const MODEL_MAY_WARN: &[(&str, &str)] = &[
+    (
+        "of type 0x1: opcode 0x10",
+        "mlx5's library posts READ on UC, which has none",
+    ),
+    (
+        "failed, status 0x9",
+        "a completion queue that has to overrun",
+    ),
+];
+
 const ON_LINUX: Scenario = Scenario {
     name: NAME,
     about: "scripts of calls",
     functions: 1,
     every_kernel: true,
     rounds: &[LINUX],
-    model_may_warn: &[(
-        "of type 0x1: opcode 0x10",
-        "mlx5's library posts READ on UC, which has none",
-    )],
+    model_may_warn: MODEL_MAY_WARN,
     ..SCENARIO
 };
 
@@ -113,6 +121,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             limit: 12,
             ..BOOT
         }],
+        model_may_warn: MODEL_MAY_WARN,
         ..SCENARIO
     },
 ];
