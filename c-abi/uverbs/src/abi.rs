@@ -38,6 +38,8 @@ structures! {
     }
 }
 
+/// `UVERBS_ATTR_F_MANDATORY`.
+pub(crate) const MANDATORY: u16 = 1;
 /// `UVERBS_ATTR_F_VALID_OUTPUT`.
 pub(crate) const VALID_OUTPUT: u16 = 2;
 /// `UVERBS_ATTR_UHW_IN`: the provider's part of a request.
@@ -92,6 +94,7 @@ pub(crate) mod devx {
     pub(crate) const UMEM_LEN: u16 = 0x1002;
     pub(crate) const UMEM_ACCESS: u16 = 0x1003;
     pub(crate) const UMEM_ID: u16 = 0x1004;
+    pub(crate) const UMEM_PAGE_SIZES: u16 = 0x1005;
 
     pub(crate) const UAR: u16 = 0x1008;
     pub(crate) const UAR_OFFSET: u16 = 0x1002;

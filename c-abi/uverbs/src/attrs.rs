@@ -7,7 +7,10 @@ use bareverbs_node::verbs::CommandError;
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::abi::{Attr, Header, VALID_OUTPUT};
+use crate::abi::{
+    Attr, Header, INVOKE_WRITE, MANDATORY, OBJECT_DEVICE, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN,
+    UHW_OUT, VALID_OUTPUT, devx,
+};
 
 /// An error number of the kernel's ABI.
 pub(crate) type Result<T, E = c_int> = std::result::Result<T, E>;
@@ -16,6 +19,23 @@ pub(crate) type Result<T, E = c_int> = std::result::Result<T, E>;
 pub(crate) fn refused(error: CommandError) -> i32 {
     log::warn!("{error}");
     error.errno().abs()
+}
+
+/// The attributes that a method knows. Others are not for one that is not here.
+fn known(object: u16, method: u16) -> Option<&'static [u16]> {
+    use devx::{CREATE, DESTROY, DEVX, MODIFY, OBJ, OTHER, QUERY, QUERY_EQN, QUERY_UAR, UAR, UMEM};
+    const OWN: [u16; 6] = [0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005];
+    let own = |count: usize| OWN.get(..count);
+    match (object, method) {
+        (OBJECT_DEVICE, INVOKE_WRITE) => Some(&[0, 1, 2, UHW_IN, UHW_OUT]),
+        (OBJECT_DEVICE, QUERY_GID_TABLE | QUERY_GID_ENTRY) => Some(&[0, 1, 2, 3]),
+        (DEVX, OTHER | QUERY_UAR | QUERY_EQN) => own(2),
+        (OBJ, CREATE | MODIFY | QUERY) => own(3),
+        (UMEM, CREATE) => own(6),
+        (UAR, CREATE) => own(5),
+        (OBJ | UMEM | UAR, DESTROY) => own(1),
+        _ => None,
+    }
 }
 
 /// A call and its attributes, which are the program's memory until it returns.
@@ -44,6 +64,25 @@ impl Args<'_> {
         Ok(Self { header, attrs })
     }
 
+    /// Refuses an attribute that the method does not know, if the program says that it has to (`uverbs_set_attr`), and one
+    /// that stands there twice.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(known) = known(self.header.object, self.header.method) else {
+            return Ok(());
+        };
+        for (index, attr) in self.attrs.iter().enumerate() {
+            let before = self.attrs.iter().take(index);
+            match known.contains(&attr.id) {
+                false if attr.flags & MANDATORY != 0 => return Err(libc::EPROTONOSUPPORT),
+                true if before.into_iter().any(|other| other.id == attr.id) => {
+                    return Err(libc::EINVAL);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn find(&mut self, id: u16) -> Option<&mut Attr> {
         self.attrs.iter_mut().find(|attr| attr.id == id)
     }
@@ -51,6 +90,20 @@ impl Args<'_> {
     /// A number, which stands in the attribute itself.
     pub(crate) fn number(&mut self, id: u16) -> Result<u64> {
         self.find(id).map(|attr| attr.data).ok_or(libc::EINVAL)
+    }
+
+    /// Flags, of which a program gives some of `allowed` or none: `uverbs_get_flags64`.
+    pub(crate) fn flags(&mut self, id: u16, allowed: u64) -> Result<u64> {
+        let flags = match self.find(id) {
+            None => 0,
+            Some(Attr { len: 8, data, .. }) => *data,
+            Some(Attr { len: 4, data, .. }) => *data & u64::from(u32::MAX),
+            Some(_) => return Err(libc::EINVAL),
+        };
+        match flags & !allowed {
+            0 => Ok(flags),
+            _ => Err(libc::EINVAL),
+        }
     }
 
     /// A value that goes in, from its beginning. The fields that the program does not know are zero.

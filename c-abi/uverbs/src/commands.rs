@@ -53,6 +53,7 @@ impl<'d> Server<'_, '_, 'd> {
 
     /// Answers a call.
     pub(crate) fn answer(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+        args.check()?;
         let found = match (args.header.object, args.header.method) {
             (OBJECT_DEVICE, INVOKE_WRITE) => {
                 let number = args.number(WRITE_CMD)? as u32;

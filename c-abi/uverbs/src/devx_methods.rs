@@ -69,7 +69,7 @@ const FAMILIES: &[Family] = {
             &[QueryFlowTable],
         ),
         family(CreateFlowGroup, DestroyFlowGroup, &[], &[QueryFlowGroup]),
-        family(SetFte, DeleteFte, &[], &[QueryFte]),
+        family(SetFte, DeleteFte, &[SetFte], &[QueryFte]),
         family(
             AllocFlowCounter,
             DeallocFlowCounter,
@@ -104,6 +104,51 @@ const FAMILIES: &[Family] = {
     ]
 };
 
+/// Numbers of commands that `mlx5_ib` lets through and the driver does not know, which are for the firmware to refuse: those
+/// that create objects, modify and query them (of general objects, XRQs, scheduling elements, tables of layer 2, contexts of
+/// packet reformatting and the header's), and about none.
+const UNKNOWN_CREATE: &[u16] = &[0x717, 0x782, 0x93d, 0xa00];
+const UNKNOWN_MODIFY: &[u16] = &[0x71a, 0x726, 0x729, 0x72a, 0x785, 0xa01];
+const UNKNOWN_QUERY: &[u16] = &[0x719, 0x725, 0x727, 0x784, 0x82a, 0x93f, 0x942, 0xa02];
+const UNKNOWN_GENERAL: &[u16] = &[0x752, 0x76f, 0x80a, 0x842];
+/// From `MLX5_CMD_OP_GENERAL_START` to before `MLX5_CMD_OP_GENERAL_END`.
+const GENERAL_RANGE: std::ops::Range<u16> = 0xb00..0xd00;
+
+/// The kind that a method has a command for.
+fn of_method(method: u16, opcode: Opcode) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| match method {
+        id::CREATE => family.create == opcode,
+        id::MODIFY => family.modify.contains(&opcode),
+        _ => family.query.contains(&opcode),
+    })
+}
+
+/// Returns `true` if a method has a command with this number.
+fn has(method: u16, number: u16, unknown: &[u16]) -> bool {
+    match Opcode::from_number(number) {
+        Some(opcode) => of_method(method, opcode).is_some(),
+        None => unknown.contains(&number),
+    }
+}
+
+fn is_create(number: u16, op_mod: u16) -> bool {
+    has(id::CREATE, number, UNKNOWN_CREATE) && (number != Opcode::SetFte.number() || op_mod == 0)
+}
+
+/// An entry of a flow table is created and changed by one command.
+fn is_modify(number: u16, op_mod: u16) -> bool {
+    has(id::MODIFY, number, UNKNOWN_MODIFY) && (number != Opcode::SetFte.number() || op_mod == 1)
+}
+
+fn is_query(number: u16, _: u16) -> bool {
+    has(id::QUERY, number, UNKNOWN_QUERY)
+}
+
+fn is_general(number: u16, _: u16) -> bool {
+    let known = Opcode::from_number(number).is_some_and(|opcode| GENERAL.contains(&opcode));
+    known || UNKNOWN_GENERAL.contains(&number) || GENERAL_RANGE.contains(&number)
+}
+
 /// Commands that are about no object.
 const GENERAL: &[Opcode] = &[
     Opcode::QueryHcaCap,
@@ -129,7 +174,10 @@ const FLOW_DESTROY: usize = 0x40;
 /// A page's translation entry permits reads, and writes.
 const READ: u64 = 1;
 const WRITE: u64 = 2;
-const LOCAL_WRITE: u64 = 1;
+/// `enum ib_access_flags`.
+const LOCAL_WRITE: u64 = 1 << 0;
+const REMOTE_WRITE: u64 = 1 << 1;
+const REMOTE_READ: u64 = 1 << 2;
 
 /// A command of the program's, and how long its answer can be.
 struct Program {
@@ -139,17 +187,26 @@ struct Program {
 }
 
 impl Program {
-    /// Reads a command, and gives it its user's number.
-    fn new(args: &mut Args<'_>, [input, output]: [u16; 2], uid: u16) -> Result<Self> {
+    /// Reads a command, if the method has it (`permits`), and gives it its user's number.
+    fn new(
+        args: &mut Args<'_>,
+        [input, output]: [u16; 2],
+        uid: u16,
+        permits: impl FnOnce(u16, u16) -> bool,
+    ) -> Result<Self> {
         let mut bytes = args.bytes(input)?;
         let room = args.buffer_size(output);
         if bytes.len() < HEADER || room < HEADER {
             return Err(libc::EINVAL);
         }
-        // For another function of the card.
-        let tunnel = word(&bytes, 4) >> 16;
-        let opcode = Opcode::from_number((word(&bytes, 0) >> 16) as u16);
-        if tunnel != 0 {
+        let number = (word(&bytes, 0) >> 16) as u16;
+        let (tunnel, op_mod) = (word(&bytes, 4) >> 16, word(&bytes, 4) as u16);
+        let opcode = Opcode::from_number(number);
+        if uid == 0 && !opcode.is_some_and(|opcode| FOR_ALL.contains(&opcode)) {
+            return Err(libc::EINVAL);
+        }
+        // A tunnel is for another function of the card.
+        if tunnel != 0 || !permits(number, op_mod) {
             return Err(libc::EINVAL);
         }
         let Some(opcode) = opcode else {
@@ -163,9 +220,6 @@ impl Program {
             args.output_bytes(output, &answer);
             return Err(libc::EREMOTEIO);
         };
-        if uid == 0 && !FOR_ALL.contains(&opcode) {
-            return Err(libc::EINVAL);
-        }
         put(
             &mut bytes,
             0,
@@ -341,10 +395,7 @@ impl Server<'_, '_, '_> {
         match (args.header.object, args.header.method) {
             (id::DEVX, id::OTHER) => {
                 let at = [id::OTHER_IN, id::OTHER_OUT];
-                let mut program = Program::new(args, at, context.uid)?;
-                if !GENERAL.contains(&program.opcode) {
-                    return Err(libc::EINVAL);
-                }
+                let mut program = Program::new(args, at, context.uid, is_general)?;
                 let done = program.run(device);
                 args.output_bytes(id::OTHER_OUT, &program.output);
                 done
@@ -361,18 +412,21 @@ impl Server<'_, '_, '_> {
                 _ => Err(libc::ENOENT),
             },
             (id::OBJ, id::CREATE) => {
-                let program = Program::new(args, [id::OBJ_IN, id::OBJ_OUT], context.uid)?;
+                // The handle has a place before there is an object.
+                args.number(id::FIRST)?;
+                let at = [id::OBJ_IN, id::OBJ_OUT];
+                let program = Program::new(args, at, context.uid, is_create)?;
                 create(device, context, args, program)
             }
             (id::OBJ, method @ (id::MODIFY | id::QUERY)) => {
                 let handle = args.number(id::FIRST)? as u32;
-                let mut program = Program::new(args, [id::OBJ_IN, id::OBJ_OUT], context.uid)?;
-                let opcode = program.opcode;
-                let of = |family: &&Family| match method {
-                    id::MODIFY => family.modify.contains(&opcode),
-                    _ => family.query.contains(&opcode),
+                let (at, uid) = ([id::OBJ_IN, id::OBJ_OUT], context.uid);
+                let mut program = match method {
+                    id::MODIFY => Program::new(args, at, uid, is_modify)?,
+                    _ => Program::new(args, at, uid, is_query)?,
                 };
-                let family = FAMILIES.iter().find(of).ok_or(libc::EINVAL)?;
+                let opcode = program.opcode;
+                let family = of_method(method, opcode).ok_or(libc::EINVAL)?;
                 if !context.has(handle, family, program.about()) {
                     return Err(libc::EINVAL);
                 }
@@ -391,6 +445,7 @@ impl Server<'_, '_, '_> {
                 context.remove(handle, is).map(drop)
             }
             (id::UMEM, id::CREATE) => {
+                args.number(id::FIRST)?;
                 let memory = register(device, args, context.uid)?;
                 args.output(id::UMEM_ID, &memory.number);
                 let handle = context.add(Object::Umem(Box::new(memory)));
@@ -402,6 +457,7 @@ impl Server<'_, '_, '_> {
                 context.remove(handle, is).map(drop)
             }
             (id::UAR, id::CREATE) => {
+                args.number(id::FIRST)?;
                 // All doorbell pages are the context's one.
                 args.output(id::UAR_OFFSET, &(id::WC_PAGE * 4096));
                 args.output(id::UAR_LEN, &4096_u32);
@@ -426,8 +482,7 @@ fn create<'d>(
     mut program: Program,
 ) -> Result<()> {
     let opcode = program.opcode;
-    let family = FAMILIES.iter().find(|family| family.create == opcode);
-    let family = family.ok_or(libc::EINVAL)?;
+    let family = of_method(id::CREATE, opcode).ok_or(libc::EINVAL)?;
     program.set_umem_valid();
     // Of a queue whose record is not in the program's memory, the firmware says so.
     let record = program
@@ -461,8 +516,10 @@ fn register<'d>(device: &'d Device<'d, P>, args: &mut Args<'_>, uid: u16) -> Res
         return Err(libc::EINVAL);
     }
     let (address, len) = (args.number(id::UMEM_ADDR)?, args.number(id::UMEM_LEN)?);
-    let access = args.number(id::UMEM_ACCESS)?;
-    if len == 0 {
+    let access = args.flags(id::UMEM_ACCESS, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
+    let pages_of_4k = args.number(id::UMEM_PAGE_SIZES).unwrap_or(4096) & 4096 != 0;
+    let written = access & REMOTE_WRITE == 0 || access & LOCAL_WRITE != 0;
+    if len == 0 || !pages_of_4k || !written {
         return Err(libc::EINVAL);
     }
     let mut memory = Mapped::new(device, address, len)?;
@@ -487,4 +544,35 @@ fn register<'d>(device: &'d Device<'d, P>, args: &mut Args<'_>, uid: u16) -> Res
         len,
         _memory: memory,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_have_the_commands_that_linux_lets_through() {
+        let [entry, query] = [Opcode::SetFte, Opcode::QueryFte].map(Opcode::number);
+        let of = |op_mod| (is_create(entry, op_mod), is_modify(entry, op_mod));
+        assert_eq!(
+            [0, 1, 2].map(of),
+            [(true, false), (false, true), (false, false)]
+        );
+        assert!(is_query(query, 0) && !is_modify(query, 1) && !is_general(query, 0));
+        // General objects and what is in the range of general commands.
+        assert!(is_create(0xa00, 0) && !is_general(0xa00, 0) && is_general(0xb00, 0));
+        assert!(!is_general(0xd00, 0) && !is_create(0x999, 0));
+        let lists = [
+            UNKNOWN_CREATE,
+            UNKNOWN_MODIFY,
+            UNKNOWN_QUERY,
+            UNKNOWN_GENERAL,
+        ]
+        .concat();
+        assert!(
+            lists
+                .into_iter()
+                .all(|number| Opcode::from_number(number).is_none())
+        );
+    }
 }
