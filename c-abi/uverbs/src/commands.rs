@@ -3,7 +3,7 @@
 use std::os::fd::IntoRawFd;
 
 use bareverbs_node::verbs::{
-    Access, GidEntry, LinkLayer, MwType, Platform, PortState, QpAttrMask, QpKind, RoceVersion,
+    GidEntry, LinkLayer, MwType, Platform, PortState, QpAttrMask, QpKind, RoceVersion,
 };
 use libc::c_int;
 use zerocopy::{FromZeros, IntoBytes};
@@ -25,6 +25,8 @@ const PAGES: u32 = 8;
 const QPS_PER_PAGE: u32 = 2;
 /// Completion vectors.
 const VECTORS: u32 = 1;
+/// The hop limit of connections over Ethernet, as routes have it by default.
+const HOP_LIMIT: u8 = 64;
 /// Flags of `ib_uverbs_query_device_resp.device_cap_flags`.
 mod cap {
     /// `CHANGE_PHY_PORT`, `PORT_ACTIVE_EVENT`, `SYS_IMAGE_GUID` and `RC_RNR_NAK_GEN`.
@@ -97,10 +99,18 @@ impl<'d> Server<'_, '_, 'd> {
             command::REG_MR => self.reg_mr(fd, args),
             command::REREG_MR => self.rereg_mr(fd, args),
             command::CREATE_AH => self.create_ah(fd, args),
-            command::DEALLOC_PD => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),
+            command::DEALLOC_PD => {
+                let HandleOnly { handle } = args.input(CORE_IN)?;
+                // The firmware knows of no address handles.
+                let of = |object: &Object<'_>| matches!(object, Object::Ah(pd) if *pd == handle);
+                match self.context(fd)?.objects.values().any(of) {
+                    true => Err(libc::EBUSY),
+                    false => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),
+                }
+            }
             command::DEREG_MR => self.remove(fd, args, |it| matches!(it, Object::Mr(..))),
             command::DEALLOC_MW => self.remove(fd, args, |it| matches!(it, Object::Mw(_))),
-            command::DESTROY_AH => self.remove(fd, args, |it| matches!(it, Object::Ah)),
+            command::DESTROY_AH => self.remove(fd, args, |it| matches!(it, Object::Ah(_))),
             command::CLOSE_XRCD => self.remove(fd, args, |it| matches!(it, Object::Xrcd(_))),
             command::CREATE_COMP_CHANNEL => {
                 let handle = self.context(fd)?.add_channel()?;
@@ -455,6 +465,10 @@ impl<'d> Server<'_, '_, 'd> {
             true => args.input(CORE_IN)?,
             false => args.input::<CreateQpIn>(CORE_IN)?.rest,
         };
+        // There are no indirection tables, and none of the flags. Without these Linux does not look at the two other fields.
+        if wanted.comp_mask != 0 || wanted.create_flags != 0 {
+            return Err(libc::EINVAL);
+        }
         let provided: Mlx5CreateQpIn = args.input(UHW_IN)?;
         let device = self.device;
         let context = self.context(fd)?;
@@ -463,6 +477,7 @@ impl<'d> Server<'_, '_, 'd> {
             true => QpKind::Dct,
             false => kind_of(&wanted, &provided)?,
         };
+        let mut xrcd = None;
         let mut numbers = Numbers {
             pdn: 0,
             cqns: [0; 2],
@@ -474,7 +489,9 @@ impl<'d> Server<'_, '_, 'd> {
         if kind == QpKind::XrcRecv {
             // In place of a domain's handle it has that of the XRC domain. It is the kernel's, as what it names is.
             numbers.uid = 0;
-            numbers.xrcdn = context.xrcd(wanted.pd_handle)?.number;
+            let opened = context.xrcd(wanted.pd_handle)?.clone();
+            numbers.xrcdn = opened.0.number;
+            xrcd = Some(opened);
         } else {
             numbers.pdn = context.pd(wanted.pd_handle)?.pdn().number();
             numbers.cqns[0] = context.cqn(wanted.send_cq_handle)?;
@@ -491,7 +508,8 @@ impl<'d> Server<'_, '_, 'd> {
                 (Object::Dct(Box::new(dct)), 0)
             }
             false => {
-                let qp = Qp::create(device, kind, numbers, &wanted, &provided)?;
+                let mut qp = Qp::create(device, kind, numbers, &wanted, &provided)?;
+                qp.xrcd = xrcd;
                 let qpn = qp.qp.qpn().number();
                 (Object::Qp(Box::new(qp)), qpn)
             }
@@ -518,39 +536,51 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     fn modify_qp(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
-        let modify: ModifyQpIn = args.input(CORE_IN)?;
+        let mut modify: ModifyQpIn = args.input(CORE_IN)?;
+        let mask = mask(&modify)?;
+        let ethernet = self.device.capabilities().link_layer() == LinkLayer::Ethernet;
+        // Alternate paths are InfiniBand's (`_ib_modify_qp`).
+        if ethernet && mask.contains(QpAttrMask::ALT_PATH) {
+            return Err(libc::EINVAL);
+        }
+        let mut provider_out = Mlx5ModifyQpOut {
+            response_length: size_of::<Mlx5ModifyQpOut>() as u32,
+            ..FromZeros::new_zeroed()
+        };
         if let Some(Object::Dct(dct)) = self.context(fd)?.objects.get_mut(&modify.handle) {
             dct.modify(&modify)?;
-            let out = Mlx5ModifyQpOut {
-                response_length: size_of::<Mlx5ModifyQpOut>() as u32,
-                dctn: dct.number.unwrap_or(0),
-                ..FromZeros::new_zeroed()
+            provider_out.dctn = dct.number.unwrap_or(0);
+        } else {
+            let mac = match mask.contains(QpAttrMask::AV) {
+                true => self.destination_mac(&modify.dest)?,
+                false => [0; 6],
             };
-            args.output(UHW_OUT, &out);
-            return Ok(());
+            let qp = self.context(fd)?.qp(modify.handle)?;
+            if ethernet
+                && matches!(
+                    qp.qp.kind(),
+                    QpKind::Rc | QpKind::Uc | QpKind::XrcSend | QpKind::XrcRecv
+                )
+            {
+                // Linux takes the route's (`ib_resolve_unicast_gid_dmac`), and programs give 1 or 0.
+                modify.dest.hop_limit = HOP_LIMIT;
+            }
+            qp.modify(&modify, mac)?;
         }
-        let mac = match mask(&modify)?.contains(QpAttrMask::AV) {
-            true => self.destination_mac(&modify.dest)?,
-            false => [0; 6],
-        };
-        self.context(fd)?.qp(modify.handle)?.modify(&modify, mac)?;
         if extended {
             let out = ExModifyQpOut {
                 comp_mask: 0,
                 response_length: size_of::<ExModifyQpOut>() as u32,
             };
             args.output(CORE_OUT, &out);
-            let out = Mlx5ModifyQpOut {
-                response_length: size_of::<Mlx5ModifyQpOut>() as u32,
-                ..FromZeros::new_zeroed()
-            };
-            args.output(UHW_OUT, &out);
         }
+        args.output(UHW_OUT, &provider_out);
         Ok(())
     }
 
     fn create_ah(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
         let ah: CreateAhIn = args.input(CORE_IN)?;
+        self.context(fd)?.pd(ah.pd_handle)?;
         let dest = Destination {
             dgid: ah.dgid,
             sgid_index: ah.sgid_index,
@@ -558,7 +588,7 @@ impl<'d> Server<'_, '_, 'd> {
             ..FromZeros::new_zeroed()
         };
         let dmac = self.destination_mac(&dest)?;
-        let handle = self.context(fd)?.add(Object::Ah);
+        let handle = self.context(fd)?.add(Object::Ah(ah.pd_handle));
         args.output(CORE_OUT, &HandleOnly { handle });
         let out = Mlx5CreateAhOut {
             response_length: size_of::<Mlx5CreateAhOut>() as u32,
@@ -566,64 +596,6 @@ impl<'d> Server<'_, '_, 'd> {
             reserved: [0; 6],
         };
         args.output(UHW_OUT, &out);
-        Ok(())
-    }
-
-    fn reg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
-        let asked: RegMrIn = args.input(CORE_IN)?;
-        let context = self.context(fd)?;
-        let pd = context.pd(asked.pd_handle)?;
-        let access = Access::from_bits_truncate(asked.access_flags);
-        let mr = crate::memory::register(pd, &asked, access)?;
-        let out = RegMrOut {
-            handle: 0,
-            lkey: mr.lkey().0,
-            rkey: mr.rkey().0,
-        };
-        let handle = context.add(Object::Mr(mr, asked));
-        args.output(CORE_OUT, &RegMrOut { handle, ..out });
-        Ok(())
-    }
-
-    /// Another region takes the place of one, with what is given of its memory, domain and rights.
-    fn rereg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
-        /// `enum ib_mr_rereg_flags`.
-        const MEMORY: u32 = 1 << 0;
-        const DOMAIN: u32 = 1 << 1;
-        const ACCESS: u32 = 1 << 2;
-        let asked: ReregMrIn = args.input(CORE_IN)?;
-        let given = |flag| asked.flags & flag != 0;
-        if asked.flags == 0 || asked.flags & !(MEMORY | DOMAIN | ACCESS) != 0 {
-            return Err(libc::EINVAL);
-        }
-        if given(MEMORY) && !(asked.start ^ asked.hca_va).is_multiple_of(4096) {
-            return Err(libc::EINVAL);
-        }
-        // Keys stay with new rights alone, which takes a work request of the kernel's (`umr_rereg_access`).
-        if asked.flags == ACCESS {
-            return Err(libc::EOPNOTSUPP);
-        }
-        let context = self.context(fd)?;
-        let Some(Object::Mr(_, before)) = context.objects.get(&asked.handle) else {
-            return Err(libc::EINVAL);
-        };
-        let mut now = *before;
-        if given(MEMORY) {
-            (now.start, now.length, now.hca_va) = (asked.start, asked.length, asked.hca_va);
-        }
-        if given(DOMAIN) {
-            now.pd_handle = asked.pd_handle;
-        }
-        if given(ACCESS) {
-            now.access_flags = asked.access_flags;
-        }
-        let access = Access::from_bits_truncate(now.access_flags);
-        let mr = crate::memory::register(context.pd(now.pd_handle)?, &now, access)?;
-        let (lkey, rkey) = (mr.lkey().0, mr.rkey().0);
-        // One that the firmware does not take back has its memory still.
-        context.remove(asked.handle, |it| matches!(it, Object::Mr(..)))?;
-        context.objects.insert(asked.handle, Object::Mr(mr, now));
-        args.output(CORE_OUT, &ReregMrOut { lkey, rkey });
         Ok(())
     }
 

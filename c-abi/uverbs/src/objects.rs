@@ -17,7 +17,7 @@ use crate::devx::{Devx, Umem};
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
 use crate::queues::{Cq, Qp, Uar};
-use crate::srq::{Srq, Xrcd};
+use crate::srq::{Opened, Srq};
 
 /// An object behind a handle.
 pub(crate) enum Object<'d> {
@@ -29,13 +29,15 @@ pub(crate) enum Object<'d> {
     Qp(Box<Qp<'d>>),
     Dct(Box<Dct<'d>>),
     Srq(Box<Srq<'d>>),
-    Xrcd(Rc<Xrcd<'d>>),
+    Xrcd(Rc<Opened<'d>>),
     Devx(Box<Devx<'d>>),
     Umem(Box<Umem<'d>>),
     /// A doorbell page is the context's.
     Page,
-    /// An address handle is the program's own memory.
-    Ah,
+    /// An address handle is the program's own memory; the handle of its PD.
+    Ah(u32),
+    /// The remains of one that was destroyed.
+    Gone,
 }
 
 /// The objects of one open descriptor.
@@ -85,7 +87,7 @@ impl<'d> Context<'d> {
         cq Cq Box<Cq<'d>>;
         qp Qp Box<Qp<'d>>;
         srq Srq Box<Srq<'d>>;
-        xrcd Xrcd Rc<Xrcd<'d>>;
+        xrcd Xrcd Rc<Opened<'d>>;
     }
 
     pub(crate) fn cqn(&mut self, handle: u32) -> Result<u32> {
@@ -137,21 +139,32 @@ impl<'d> Context<'d> {
     pub(crate) fn clear(&mut self) -> bool {
         let mut objects: Vec<_> = self.objects.drain().collect();
         objects.sort_by_key(|(handle, object)| (object.rank(), Reverse(*handle)));
-        let mut stays = false;
-        for (_, object) in objects {
-            if let Err((object, _)) = object.destroy() {
-                // The device may use its memory for ever.
-                log::error!("an object of a closed context stays");
-                // The program may give its records back, whatever the firmware answers.
-                match &object {
-                    Object::Qp(qp) => doorbells::remove(Queue::Send(qp.qp.qpn())),
-                    Object::Cq(cq) => doorbells::remove(Queue::Arm(cq.cqn)),
-                    Object::Devx(devx) => devx.silence(),
-                    _ => {}
-                }
-                std::mem::forget(object);
-                stays = true;
+        // Those of DevX use each other in an order that only their commands tell: rounds, until one destroys nothing.
+        loop {
+            let before = objects.len();
+            objects = objects
+                .into_iter()
+                .filter_map(|(handle, object)| {
+                    let (object, _) = object.destroy().err()?;
+                    Some((handle, object))
+                })
+                .collect();
+            if objects.is_empty() || objects.len() == before {
+                break;
             }
+        }
+        let stays = !objects.is_empty();
+        for (_, object) in objects {
+            // The device may use its memory for ever.
+            log::error!("an object of a closed context stays");
+            // The program may give its records back, whatever the firmware answers.
+            match &object {
+                Object::Qp(qp) => doorbells::remove(Queue::Send(qp.qp.qpn())),
+                Object::Cq(cq) => doorbells::remove(Queue::Arm(cq.cqn)),
+                Object::Devx(devx) => devx.silence(),
+                _ => {}
+            }
+            std::mem::forget(object);
         }
         stays
     }
@@ -164,7 +177,7 @@ impl Object<'_> {
             Self::Qp(_) | Self::Dct(_) | Self::Devx(_) => 0,
             Self::Srq(_) => 1,
             Self::Cq(_) => 2,
-            Self::Mr(..) | Self::Mw(_) | Self::Umem(_) | Self::Ah | Self::Page => 3,
+            Self::Mr(..) | Self::Mw(_) | Self::Umem(_) | Self::Ah(_) | Self::Page | Self::Gone => 3,
             Self::Pd(_) | Self::Xrcd(_) => 4,
         }
     }
@@ -176,19 +189,19 @@ impl Object<'_> {
         let mut this = match self {
             Self::Pd(pd) => {
                 return match pd.dealloc() {
-                    Ok(()) => Ok(Self::Ah),
+                    Ok(()) => Ok(Self::Gone),
                     Err((pd, error)) => again((Self::Pd(pd), error)),
                 };
             }
             Self::Mr(mr, asked) => {
                 return match mr.dereg() {
-                    Ok(()) => Ok(Self::Ah),
+                    Ok(()) => Ok(Self::Gone),
                     Err((mr, error)) => again((Self::Mr(mr, asked), error)),
                 };
             }
             Self::Mw(mw) => {
                 return match mw.dealloc() {
-                    Ok(()) => Ok(Self::Ah),
+                    Ok(()) => Ok(Self::Gone),
                     Err((mw, error)) => again((Self::Mw(mw), error)),
                 };
             }
@@ -201,7 +214,8 @@ impl Object<'_> {
             Self::Srq(srq) => srq.destroy(),
             Self::Devx(devx) => devx.destroy(),
             Self::Umem(umem) => umem.destroy(),
-            // It goes with its last user.
+            // The domain goes with its last handle.
+            Self::Xrcd(opened) if Rc::strong_count(opened) > 1 => Err(libc::EBUSY),
             _ => Ok(()),
         };
         match done {

@@ -25,6 +25,7 @@ use crate::attrs::{Result, refused};
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
 use crate::memory::region;
+use crate::srq::Opened;
 use crate::transition;
 
 const PAGE: u64 = 4096;
@@ -274,6 +275,8 @@ pub(crate) struct Qp<'d> {
     pub(crate) qp: ForeignQp<'d, P>,
     /// Ring and record, where it has some.
     _memory: Option<[Mapped<'d>; 2]>,
+    /// The handle of the domain that a target of XRC is in.
+    pub(crate) xrcd: Option<Rc<Opened<'d>>>,
     pub(crate) wanted: ExCreateQpIn,
     /// Receives that its ring has room for, and the entries of each.
     receives: (u32, u32),
@@ -377,6 +380,7 @@ impl<'d> Qp<'d> {
         Ok(Self {
             qp,
             _memory: memory,
+            xrcd: None,
             wanted: *wanted,
             receives: match receives {
                 0 => (0, 0),

@@ -19,6 +19,9 @@ use crate::queues::{Mapped, record, ring, undone};
 /// The offset of a receive memory pool's ring has this unit.
 const RMP_UNIT: u64 = 128;
 
+/// A handle of a domain: a QP or SRQ made by it holds it, and it is not closed before.
+pub(crate) struct Opened<'d>(pub(crate) Rc<Xrcd<'d>>);
+
 /// A domain, which is given back with its last user.
 pub(crate) struct Xrcd<'d> {
     pub(crate) device: &'d Device<'d, P>,
@@ -44,7 +47,7 @@ pub(crate) struct Srq<'d> {
     pub(crate) pdn: u32,
     _memory: [Mapped<'d>; 2],
     /// Domain of an XRC SRQ, which is another object of the firmware.
-    xrcd: Option<Rc<Xrcd<'d>>>,
+    xrcd: Option<Rc<Opened<'d>>>,
     pub(crate) user_handle: u64,
     pub(crate) entries: u32,
     pub(crate) max_sge: u32,
@@ -55,7 +58,7 @@ impl<'d> Srq<'d> {
     pub(crate) fn create(
         device: &'d Device<'d, P>,
         (pdn, cqn, uid): (u32, u32, u16),
-        xrcd: Option<Rc<Xrcd<'d>>>,
+        xrcd: Option<Rc<Opened<'d>>>,
         wanted: &CreateXsrqIn,
         provided: &Mlx5CreateSrqIn,
     ) -> Result<Self> {
@@ -71,7 +74,11 @@ impl<'d> Srq<'d> {
             return Err(libc::EINVAL);
         }
         let mut memory = [
-            ring(device, provided.buf_addr, u64::from(entries * stride))?,
+            ring(
+                device,
+                provided.buf_addr,
+                u64::from(entries) * u64::from(stride),
+            )?,
             record(device, provided.db_addr)?,
         ];
         let (offset, address) = (memory[0].offset(), memory[1].iova());
@@ -85,7 +92,7 @@ impl<'d> Srq<'d> {
                     .set_log_xrc_srq_size(log_entries)
                     .set_log_rq_stride(log_stride - 4)
                     .set_wq_signature(provided.flags & 1 != 0)
-                    .set_xrcd(xrcd.number)
+                    .set_xrcd(xrcd.0.number)
                     .set_page_offset(offset)
                     .set_cqn(cqn)
                     .set_user_index(provided.uidx & 0xff_ffff)

@@ -16,7 +16,7 @@ use crate::abi::{
 use crate::attrs::{Args, Result, refused};
 use crate::objects::Object;
 use crate::server::Server;
-use crate::srq::{Srq, Xrcd};
+use crate::srq::{Opened, Srq, Xrcd};
 
 /// `enum ib_srq_type`.
 const BASIC: u32 = 0;
@@ -61,10 +61,10 @@ impl Server<'_, '_, '_> {
             _ => return Err(libc::EOPNOTSUPP),
         };
         let srq = Srq::create(device, (pdn, cqn, context.uid), xrcd, &wanted, &provided)?;
-        let srqn = srq.srqn;
+        let (srqn, max_wr) = (srq.srqn, srq.entries - 1);
         let out = CreateSrqOut {
             handle: context.add(Object::Srq(Box::new(srq))),
-            max_wr: wanted.max_wr,
+            max_wr,
             max_sge: wanted.max_sge,
             srqn,
         };
@@ -142,7 +142,7 @@ impl Server<'_, '_, '_> {
         if let Some(file) = file {
             self.domains.0.insert(file, Rc::downgrade(&xrcd));
         }
-        let handle = self.context(fd)?.add(Object::Xrcd(xrcd));
+        let handle = self.context(fd)?.add(Object::Xrcd(Rc::new(Opened(xrcd))));
         args.output(CORE_OUT, &HandleOnly { handle });
         Ok(())
     }

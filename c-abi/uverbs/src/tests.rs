@@ -11,11 +11,43 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::abi::*;
 use crate::thread;
 
-/// A call with the attributes of a command, in the order of the ABI.
+/// A call with its attributes.
 #[repr(C)]
-struct Call {
+struct Call<const N: usize> {
     header: Header,
-    attrs: [Attr; 5],
+    attrs: [Attr; N],
+}
+
+fn attr(id: u16, len: usize, data: u64) -> Attr {
+    Attr {
+        id,
+        len: len as u16,
+        flags: 0,
+        element: 0,
+        data,
+    }
+}
+
+/// Calls a method. An error number, or the attributes after it.
+fn method<const N: usize>(
+    fd: c_int,
+    (object, method): (u16, u16),
+    attrs: [Attr; N],
+) -> Result<[Attr; N], c_int> {
+    let mut call = Call {
+        header: Header {
+            length: size_of::<Call<N>>() as u16,
+            object,
+            method,
+            num_attrs: N as u16,
+            ..FromZeros::new_zeroed()
+        },
+        attrs,
+    };
+    match thread::call(fd, (&raw mut call).cast::<c_void>()) {
+        0 => Ok(call.attrs),
+        errno => Err(errno),
+    }
 }
 
 /// Sends a command, with what goes in and the rooms for the answers of the core and of the provider.
@@ -25,13 +57,6 @@ fn command(
     inputs: [&[u8]; 2],
     outputs: [&mut [u8]; 2],
 ) -> Result<(), c_int> {
-    let attr = |id, len: usize, data| Attr {
-        id,
-        len: len as u16,
-        flags: 0,
-        element: 0,
-        data,
-    };
     // What fits stands in the attribute itself.
     let input = |id, bytes: &[u8]| {
         let mut data = [0; 8];
@@ -44,26 +69,14 @@ fn command(
         }
     };
     let [core, provider] = outputs;
-    let mut call = Call {
-        header: Header {
-            length: size_of::<Call>() as u16,
-            object: OBJECT_DEVICE,
-            method: INVOKE_WRITE,
-            num_attrs: 5,
-            ..FromZeros::new_zeroed()
-        },
-        attrs: [
-            attr(WRITE_CMD, 0, number.into()),
-            input(CORE_IN, inputs[0]),
-            input(UHW_IN, inputs[1]),
-            attr(CORE_OUT, core.len(), core.as_mut_ptr() as u64),
-            attr(UHW_OUT, provider.len(), provider.as_mut_ptr() as u64),
-        ],
-    };
-    match thread::call(fd, (&raw mut call).cast::<c_void>()) {
-        0 => Ok(()),
-        errno => Err(errno),
-    }
+    let attrs = [
+        attr(WRITE_CMD, 0, number.into()),
+        input(CORE_IN, inputs[0]),
+        input(UHW_IN, inputs[1]),
+        attr(CORE_OUT, core.len(), core.as_mut_ptr() as u64),
+        attr(UHW_OUT, provider.len(), provider.as_mut_ptr() as u64),
+    ];
+    method(fd, (OBJECT_DEVICE, INVOKE_WRITE), attrs).map(drop)
 }
 
 /// Sends a command that has no part of a provider.
@@ -130,10 +143,11 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
         wanted.recv_cq_handle,
     ) = (pd, cq, cq);
     (wanted.max_send_wr, wanted.qp_type) = (4, 2);
+    let created = wanted;
     let mut provided = Mlx5CreateQpIn::new_zeroed();
     (provided.buf_addr, provided.db_addr) = ring.addresses();
     provided.sq_wqe_count = 4;
-    let create = |provided: &Mlx5CreateQpIn| {
+    let create_of = |wanted: &ExCreateQpIn, provided: &Mlx5CreateQpIn| {
         let mut out = ExCreateQpOut::new_zeroed();
         let mut number = Mlx5CreateQpOut::new_zeroed();
         let rooms = [out.as_mut_bytes(), number.as_mut_bytes()];
@@ -141,6 +155,7 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
         let create = command::CREATE_QP | command::EXTENDED;
         command(fd, create, inputs, rooms).map(|()| out.base)
     };
+    let create = |provided: &Mlx5CreateQpIn| create_of(&created, provided);
     for (ring, record) in [
         (8, 0),
         (0, 4),
@@ -154,6 +169,8 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
         assert_eq!(create(&wrong).unwrap_err(), libc::EINVAL);
     }
     let qp = create(&provided).unwrap();
+    wanted.create_flags = 1 << 1;
+    assert_eq!(create_of(&wanted, &provided).unwrap_err(), libc::EINVAL);
 
     // It is none of the objects that these destroy, and stays.
     let handle = qp.handle;
@@ -167,6 +184,8 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
         (modify.qp_state, modify.port_num) = (state, 1);
         plain::<u32>(fd, command::MODIFY_QP, &modify)
     };
+    assert_eq!(modify(1, 1 << 31), Err(libc::EOPNOTSUPP));
+    assert_eq!(modify(1, 1 << 14), Err(libc::EINVAL));
     // The send queue begins with SEND, and asks for a completion.
     ring.put(0, 0x0a);
     ring.put(1, qp.qpn << 8 | 1);
@@ -207,14 +226,15 @@ fn a_limit_and_a_domain(fd: c_int, pd: u32, cq: u32, ring: &Ring) {
     let opened = |open: &OpenXrcdIn| plain::<HandleOnly>(fd, command::OPEN_XRCD, open);
     assert_eq!(opened(&open).unwrap_err(), libc::EAGAIN);
     open.oflags = libc::O_CREAT as u32;
-    let first = opened(&open).unwrap().handle;
+    let mut first = opened(&open).unwrap().handle;
     let second = opened(&open).unwrap().handle;
     open.oflags |= libc::O_EXCL as u32;
     assert_eq!(opened(&open).unwrap_err(), libc::EINVAL);
+    open.oflags = libc::O_CREAT as u32;
 
     let mut wanted = CreateXsrqIn::new_zeroed();
     (wanted.pd_handle, wanted.cq_handle, wanted.xrcd_handle) = (pd, cq, first);
-    (wanted.max_wr, wanted.max_sge) = (7, 1);
+    (wanted.max_wr, wanted.max_sge) = (4, 1);
     let mut provided = Mlx5CreateSrqIn::new_zeroed();
     (provided.buf_addr, provided.db_addr) = ring.addresses();
     for srq_type in [0, 1] {
@@ -224,7 +244,15 @@ fn a_limit_and_a_domain(fd: c_int, pd: u32, cq: u32, ring: &Ring) {
         let rooms = [made.as_mut_bytes(), number.as_mut_bytes()];
         let inputs = [wanted.as_bytes(), provided.as_bytes()];
         command(fd, command::CREATE_XSRQ, inputs, rooms).unwrap();
-        assert_eq!(made.srqn, number.srqn);
+        assert_eq!((made.srqn, made.max_wr), (number.srqn, 7));
+        let closed = plain::<u32>(fd, command::CLOSE_XRCD, &HandleOnly { handle: first });
+        if srq_type == 1 {
+            assert_eq!(closed, Err(libc::EBUSY));
+        } else {
+            assert_eq!(closed, Ok(0));
+            first = opened(&open).unwrap().handle;
+            wanted.xrcd_handle = first;
+        }
         let mut modify = ModifySrqIn::new_zeroed();
         (modify.handle, modify.attr_mask, modify.srq_limit) = (made.handle, 2, 5);
         let modified =
@@ -240,11 +268,149 @@ fn a_limit_and_a_domain(fd: c_int, pd: u32, cq: u32, ring: &Ring) {
         let gone: DestroyQpOut = plain(fd, command::DESTROY_SRQ, &named).unwrap();
         assert_eq!(gone.events_reported, 0);
     }
-    for handle in [first, second] {
-        plain::<u32>(fd, command::CLOSE_XRCD, &HandleOnly { handle }).unwrap();
-    }
+    // A target of XRC holds the handle that it was made by.
+    let mut target = ExCreateQpIn::new_zeroed();
+    (target.pd_handle, target.qp_type) = (first, 10);
+    let mut made = ExCreateQpOut::new_zeroed();
+    let rooms = [made.as_mut_bytes(), &mut []];
+    let inputs = [target.as_bytes(), &[]];
+    let create = command::CREATE_QP | command::EXTENDED;
+    command(fd, create, inputs, rooms).unwrap();
+    let close = |handle| plain::<u32>(fd, command::CLOSE_XRCD, &HandleOnly { handle });
+    assert_eq!([close(first), close(second)], [Err(libc::EBUSY), Ok(0)]);
+    let named = DestroyIn {
+        handle: made.base.handle,
+        ..FromZeros::new_zeroed()
+    };
+    plain::<DestroyQpOut>(fd, command::DESTROY_QP, &named).unwrap();
+    assert_eq!(close(first), Ok(0));
     open.oflags = 0;
     assert_eq!(opened(&open).unwrap_err(), libc::EAGAIN);
+}
+
+/// An address handle keeps its PD; a connection's hop limit is not the program's.
+fn an_address_handle_and_a_path(fd: c_int, pd: u32, cq: u32) {
+    let mut entry = GidEntryOut::new_zeroed();
+    let room = entry.as_mut_bytes();
+    let attrs = [
+        attr(GID_ENTRY_PORT, 4, 1),
+        attr(GID_ENTRY_INDEX, 4, 0),
+        attr(GID_ENTRY_OUT, room.len(), room.as_mut_ptr() as u64),
+    ];
+    method(fd, (OBJECT_DEVICE, QUERY_GID_ENTRY), attrs).unwrap();
+    let (own, _) = alloc_pd(fd);
+    let mut asked = CreateAhIn::new_zeroed();
+    (asked.dgid, asked.is_global, asked.port_num) = (entry.gid, 1, 1);
+    let create = |asked: &CreateAhIn| plain::<HandleOnly>(fd, command::CREATE_AH, asked);
+    assert_eq!(create(&asked).unwrap_err(), libc::EINVAL);
+    asked.pd_handle = own;
+    let ah = create(&asked).unwrap();
+    let dealloc = || plain::<u32>(fd, command::DEALLOC_PD, &HandleOnly { handle: own });
+    assert_eq!(dealloc(), Err(libc::EBUSY));
+    plain::<u32>(fd, command::DESTROY_AH, &ah).unwrap();
+    assert_eq!(dealloc(), Ok(0));
+
+    let ring = Ring::new();
+    let mut wanted = ExCreateQpIn::new_zeroed();
+    (wanted.pd_handle, wanted.qp_type) = (pd, 2);
+    (wanted.send_cq_handle, wanted.recv_cq_handle) = (cq, cq);
+    let mut provided = Mlx5CreateQpIn::new_zeroed();
+    (provided.buf_addr, provided.db_addr) = ring.addresses();
+    provided.sq_wqe_count = 4;
+    let mut out = ExCreateQpOut::new_zeroed();
+    let rooms = [out.as_mut_bytes(), &mut []];
+    let number = command::CREATE_QP | command::EXTENDED;
+    let inputs = [wanted.as_bytes(), provided.as_bytes()];
+    command(fd, number, inputs, rooms).unwrap();
+    let handle = out.base.handle;
+    let mut modify = ModifyQpIn::new_zeroed();
+    (modify.handle, modify.port_num, modify.path_mtu) = (handle, 1, 3);
+    modify.dest_qp_num = 2;
+    modify.dest = Destination {
+        dgid: entry.gid,
+        hop_limit: 1,
+        is_global: 1,
+        port_num: 1,
+        ..FromZeros::new_zeroed()
+    };
+    // INIT, and RTR with all that it needs.
+    let rtr = 1 << 0 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+    for (state, mask) in [(1, 1 << 0 | 1 << 3 | 1 << 4 | 1 << 5), (2, rtr)] {
+        (modify.qp_state, modify.attr_mask) = (state, mask);
+        plain::<u32>(fd, command::MODIFY_QP, &modify).unwrap();
+    }
+    let mut query = QueryQpIn::new_zeroed();
+    query.handle = handle;
+    let found: QueryQpOut = plain(fd, command::QUERY_QP, &query).unwrap();
+    assert_eq!(found.dest.hop_limit, 64);
+    plain::<DestroyQpOut>(fd, command::DESTROY_QP, &query).unwrap();
+}
+
+/// Attributes that DevX's methods know, rights to memory, and commands that are not the programs'.
+fn memory_of_devx() {
+    let fd = open_context(1);
+    let memory = Ring::new();
+    let (address, _) = memory.addresses();
+    let mut number = 0_u32;
+    let out = &raw mut number as u64;
+    let parts = |access: &[Attr]| {
+        let known = [
+            attr(devx::FIRST, 0, 0),
+            attr(devx::UMEM_ADDR, 8, address),
+            attr(devx::UMEM_LEN, 8, 4096),
+            attr(devx::UMEM_ID, 4, out),
+        ];
+        match access {
+            [] => method(fd, (devx::UMEM, devx::CREATE), known).map(drop),
+            [one, ..] => {
+                let [a, b, c, d] = known;
+                method(fd, (devx::UMEM, devx::CREATE), [a, b, c, d, *one]).map(drop)
+            }
+        }
+    };
+    assert_eq!(parts(&[]), Ok(()));
+    let access = |rights| parts(&[attr(devx::UMEM_ACCESS, 4, rights)]);
+    assert_eq!([access(3), access(7)], [Ok(()); 2]);
+    assert_eq!([access(2), access(1 << 4)], [Err(libc::EINVAL); 2]);
+    // Twice; memory of another driver's, where the program asks for it and where it may be left out.
+    let twice = attr(devx::UMEM_LEN, 8, 4096);
+    assert_eq!(parts(&[twice]), Err(libc::EINVAL));
+    let foreign = attr(0x1006, 4, 7);
+    assert_eq!(parts(&[foreign]), Ok(()));
+    let foreign = Attr {
+        flags: MANDATORY,
+        ..foreign
+    };
+    assert_eq!(parts(&[foreign]), Err(libc::EPROTONOSUPPORT));
+
+    // Nobody's command, one of the firmware's that this one does not have, and no place for a handle.
+    let mut answer = [0_u8; 16];
+    let room = answer.as_mut_ptr() as u64;
+    for (opcode, errno) in [(0x999_u32, libc::EINVAL), (0xb00, libc::EREMOTEIO)] {
+        let command = [(opcode << 16).to_be(), 0, 0, 0];
+        let attrs = [
+            attr(devx::OTHER_IN, 16, command.as_ptr() as u64),
+            attr(devx::OTHER_OUT, 16, room),
+        ];
+        let done = method(fd, (devx::DEVX, devx::OTHER), attrs);
+        assert_eq!(done.err(), Some(errno), "{opcode:#x}");
+    }
+    thread::closed(fd, false);
+}
+
+/// Opens a descriptor with a context.
+fn open_context(flags: u32) -> c_int {
+    // SAFETY: text of C's.
+    let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+    let mut asked = Mlx5GetContextIn::new_zeroed();
+    (asked.total_num_bfregs, asked.max_cqe_version, asked.flags) = (16, 1, flags);
+    let (mut out, mut provider) = (GetContextOut::new_zeroed(), Mlx5GetContextOut::new_zeroed());
+    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
+    let inputs: [&[u8]; 2] = [&[0; 8], asked.as_bytes()];
+    command(fd, command::GET_CONTEXT, inputs, rooms).unwrap();
+    assert_eq!((provider.tot_bfregs, provider.cqe_version), (16, 1));
+    assert_eq!((provider.num_uars_per_page, provider.num_ports), (1, 1));
+    fd
 }
 
 #[test]
@@ -254,15 +420,7 @@ fn objects_come_and_go_by_commands() {
     // libibverbs asks so whether commands can be sent by calls, before it has a context.
     let asked = command(fd, command::QUERY_DEVICE, [&[], &[]], [&mut [], &mut []]);
     assert_eq!(asked, Err(libc::ENOSPC));
-
-    let mut asked = Mlx5GetContextIn::new_zeroed();
-    (asked.total_num_bfregs, asked.max_cqe_version) = (16, 1);
-    let (mut out, mut provider) = (GetContextOut::new_zeroed(), Mlx5GetContextOut::new_zeroed());
-    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
-    let inputs: [&[u8]; 2] = [&[0; 8], asked.as_bytes()];
-    command(fd, command::GET_CONTEXT, inputs, rooms).unwrap();
-    assert_eq!((provider.tot_bfregs, provider.cqe_version), (16, 1));
-    assert_eq!((provider.num_uars_per_page, provider.num_ports), (1, 1));
+    let fd = open_context(0);
 
     let (pd, pdn) = alloc_pd(fd);
     let (other, other_pdn) = alloc_pd(fd);
@@ -282,6 +440,20 @@ fn objects_come_and_go_by_commands() {
     region.access_flags = 3;
     let registered = register(&region).unwrap();
     assert_eq!(registered.lkey, registered.rkey);
+    // Rights that there are not, paging on demand, and one that a device may ignore.
+    for (flags, end) in [
+        (1 << 30, Some(libc::EINVAL)),
+        (1 << 10, Some(libc::EINVAL)),
+        (1 << 6, Some(libc::EOPNOTSUPP)),
+        (1 << 29, None),
+    ] {
+        region.access_flags = 1 | flags;
+        assert_eq!(register(&region).err(), end, "{flags:#x}");
+    }
+    let mut again = ReregMrIn::new_zeroed();
+    (again.handle, again.flags) = (registered.handle, 1 << 3);
+    let again = plain::<ReregMrOut>(fd, command::REREG_MR, &again);
+    assert_eq!(again.unwrap_err(), libc::EOPNOTSUPP);
     region.pd_handle = other;
     assert_eq!(register(&region).unwrap_err(), libc::EINVAL);
 
@@ -324,6 +496,8 @@ fn objects_come_and_go_by_commands() {
     assert_eq!(create(&wanted, &provided).unwrap_err(), libc::EBADF);
 
     a_limit_and_a_domain(fd, pd, cq.handle, &ring);
+    an_address_handle_and_a_path(fd, pd, cq.handle);
+    memory_of_devx();
 
     // Commands that are not there, and descriptors that have no context.
     let none = command(fd, 99, [&[], &[]], [&mut [], &mut []]);

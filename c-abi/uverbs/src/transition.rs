@@ -9,9 +9,9 @@ use zerocopy::FromZeros;
 use crate::abi::{Destination, ModifyQpIn, QueryQpOut};
 use crate::attrs::{Result, refused};
 
-/// Attributes that the core knows: a mask with others is EINVAL.
+/// Attributes that the core knows: a mask with others is EOPNOTSUPP.
 pub(crate) fn mask(modify: &ModifyQpIn) -> Result<QpAttrMask> {
-    QpAttrMask::from_bits(modify.attr_mask).ok_or(libc::EINVAL)
+    QpAttrMask::from_bits(modify.attr_mask).ok_or(libc::EOPNOTSUPP)
 }
 
 fn state(number: u8) -> Result<QpState> {
