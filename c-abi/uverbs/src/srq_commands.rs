@@ -24,6 +24,7 @@ const XRC: u32 = 1;
 /// `enum ib_srq_attr_mask`.
 const MAX_WR: u32 = 1 << 0;
 const LIMIT: u32 = 1 << 1;
+
 impl Server<'_, '_, '_> {
     /// `CREATE_SRQ` and `CREATE_XSRQ`.
     pub(crate) fn create_srq(&mut self, fd: c_int, args: &mut Args<'_>, xrc: bool) -> Result<()> {

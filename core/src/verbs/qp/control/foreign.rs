@@ -26,12 +26,12 @@ pub struct ForeignQp<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> ForeignQp<'d, P> {
-    /// Creates one. `command` has its context: everything but the service type and, of XRC, the numbers of objects that an end
+    /// Creates a QP. `command` has its context: everything but the service type and, of XRC, the numbers of objects that an end
     /// has no use for (PD, CQs, SRQ and domain where they are 0). `tail` has the pages of its rings.
     ///
     /// # Errors
-    /// [`CreateQpError::NoXrc`] and [`CreateQpError::NoDc`] on devices without; the firmware's refusal;
-    /// [`CreateQpError::NoSlot`].
+    /// [`CreateQpError::NoXrc`] and [`CreateQpError::NoDc`] on devices without; [`CreateQpError::GsiTaken`], as the QP of
+    /// management datagrams is the driver's; the firmware's refusal; [`CreateQpError::NoSlot`].
     pub fn create(
         device: &'d Device<'d, P>,
         kind: QpKind,
@@ -41,6 +41,9 @@ impl<'d, P: Platform> ForeignQp<'d, P> {
         let caps = device.capabilities();
         if kind == QpKind::Dci && !caps.hca.dct() {
             return Err(CreateQpError::NoDc);
+        }
+        if kind == QpKind::Gsi {
+            return Err(CreateQpError::GsiTaken);
         }
         let base = match kind {
             QpKind::XrcSend | QpKind::XrcRecv if !caps.has_xrc() || !kind.is_xrc() => {
@@ -83,19 +86,19 @@ impl<'d, P: Platform> ForeignQp<'d, P> {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.object.qpn
     }
 
-    /// Its type.
+    /// Returns its type.
     #[must_use]
     pub fn kind(&self) -> QpKind {
         self.object.kind
     }
 
-    /// The state of the last [`modify`](Self::modify) or [`query`](Self::query).
+    /// Returns the state of the last [`modify`](Self::modify) or [`query`](Self::query).
     #[must_use]
     pub fn state(&self) -> QpState {
         self.object.state
