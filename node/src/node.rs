@@ -81,7 +81,10 @@ pub struct Options {
     /// That process is a copy of this one, forked by [`Node::open`] and its relatives, which therefore are called while the
     /// process has one thread: at the beginning of `main`, and before a runtime of several threads is made. It is no child of this
     /// one's; it has no descriptors of it, not even standard error unless records of level `Debug` are logged, and ends with
-    /// [`Node::run`]. `ps` names it `hang-up`; what ends processes by their command line (`pkill -f`) or by their cgroup ends both.
+    /// [`Node::run`]. It keeps the working directory and, as long as the program runs, the memory that the program had then, each
+    /// page a second time once the program writes to it. `ps` names it `hang-up`; what ends processes by their command line
+    /// (`pkill -f`) or by their cgroup ends both. A program that closes all of its descriptors has ended for it, as has one that
+    /// goes on as a child of itself: daemons become such before they open a node.
     /// A program that begins with the same device and this feature waits until the last one's connections are ended.
     ///
     /// On a switch the model has the number of [`UNIT_VARIABLE`] or of the address, and none that the switch gives. A model

@@ -17,10 +17,12 @@ pub fn when_free<T, E>(
     is_in_use: impl Fn(&E) -> bool,
     mut open: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
-    let end = Instant::now() + patience;
+    let end = Instant::now().checked_add(patience);
     loop {
         match open() {
-            Err(error) if is_in_use(&error) && Instant::now() < end => thread::sleep(INTERVAL),
+            Err(error) if is_in_use(&error) && end.is_none_or(|end| Instant::now() < end) => {
+                thread::sleep(INTERVAL);
+            }
             done => return done,
         }
     }
@@ -32,7 +34,7 @@ mod tests {
 
     #[test]
     fn opening_is_tried_again_only_while_another_process_is_in_the_way() {
-        let patience = Duration::from_secs(1);
+        let patience = Duration::MAX;
         let mut left = vec![Ok("open"), Err("in use"), Err("in use")];
         let opened = when_free(
             patience,

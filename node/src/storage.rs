@@ -110,7 +110,7 @@ impl<'d, P: Platform> ManagerStorage<'d, P> {
 pub(crate) const fn connections(connections: usize) -> usize {
     match connections < ENDED {
         true => connections + ENDED,
-        false => 2 * connections,
+        false => connections.saturating_mul(2),
     }
 }
 

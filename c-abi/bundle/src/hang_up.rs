@@ -5,18 +5,22 @@
 
 use std::ffi::{CString, OsString, c_int};
 use std::fs::{DirEntry, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::transmute;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::LIBRARY;
 
 /// The argument with which the library starts the runner.
 pub const ARGUMENT: &str = "--hang-up";
+/// The time that is waited for a name.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Holds the names of its further arguments, leaves a process behind that calls the library's function, and ends. The process
 /// is no child of the program's, has nothing of it open but standard input, and no signal of its terminal reaches it.
@@ -26,8 +30,6 @@ pub fn serve() -> ExitCode {
         close_each();
     }
     let names = std::env::args_os().skip(2);
-    let hold =
-        |name: OsString| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name.as_bytes())?);
     // Without a name, a process that begins soon may be in the way.
     let _held: Vec<_> = names.flat_map(hold).collect();
     // SAFETY: there is one thread.
@@ -41,6 +43,20 @@ pub fn serve() -> ExitCode {
         Err(why) => {
             eprintln!("bareverbs-run {ARGUMENT}: {why}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Has a name. Another process has it for a moment when it looks whether it is free.
+fn hold(name: OsString) -> io::Result<UnixDatagram> {
+    let name = SocketAddr::from_abstract_name(name.as_bytes())?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match UnixDatagram::bind_addr(&name) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            held => return held,
         }
     }
 }

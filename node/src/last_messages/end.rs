@@ -1,8 +1,8 @@
 //! A device or an end of a network that one process has at a time, and the name by which the next one waits.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 #[cfg(feature = "model")]
@@ -19,7 +19,7 @@ use crate::patience::when_free;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A card, or an end of a network of models: one process has it at a time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// A function on VFIO.
     Function(PciAddress),
@@ -43,12 +43,18 @@ impl End {
     }
 
     /// The name, in the abstract namespace of Unix sockets, that a process holds as long as it may hang up for another one which
-    /// has this end.
+    /// has this end. It is the FNV-1a hash of the address's text, or of the path and the number: programs of different compilers
+    /// and releases agree on it.
     #[must_use]
     pub fn name(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        format!("bareverbs-hang-up-{:x}", hasher.finish())
+        let bytes = match self {
+            Self::Function(address) => address.to_string().into_bytes(),
+            Self::Network(path, unit) => [path.as_os_str().as_bytes(), &[*unit]].concat(),
+        };
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        format!("bareverbs-hang-up-{hash:x}")
     }
 
     /// Returns `true` unless a process may hang up for another one that has, or had, this end.
@@ -60,14 +66,18 @@ impl End {
     /// Waits until no process may hang up for another one that had this end; for a second at most, as that process may be there
     /// for one that has the end and works.
     pub fn wait(&self) {
-        let is_in_use = |error: &io::Error| error.kind() == ErrorKind::AddrInUse;
-        if let Err(error) = when_free(PATIENCE, is_in_use, || self.hold()) {
+        if let Err(error) = self.hold_when_free() {
             log::debug!("another process may hang up: {error}");
         }
     }
 
-    /// Has the name for as long as the socket is open.
-    pub(super) fn hold(&self) -> io::Result<UnixDatagram> {
+    /// Has the name for as long as the socket is open. Another process has it for a moment when it looks whether it is free.
+    pub(super) fn hold_when_free(&self) -> io::Result<UnixDatagram> {
+        let is_in_use = |error: &io::Error| error.kind() == ErrorKind::AddrInUse;
+        when_free(PATIENCE, is_in_use, || self.hold())
+    }
+
+    fn hold(&self) -> io::Result<UnixDatagram> {
         UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
     }
 }
@@ -92,6 +102,8 @@ mod tests {
             assert_eq!(one.name(), one.clone().name());
             assert!(all[..index].iter().all(|other| other.name() != one.name()));
         }
+        assert_eq!(all[3].name(), "bareverbs-hang-up-481ca71e8603896");
+        assert_eq!(all[2].name(), "bareverbs-hang-up-40c90822fbd7f161");
         let held = all[0].hold().expect("a name of this length");
         assert!(!all[0].is_free() && all[1].is_free());
         let again = all[0].hold().expect_err("it is held");

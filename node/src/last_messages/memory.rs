@@ -3,6 +3,7 @@
 // UNSAFETY: memory that is shared with another process, the lock of a file, and a function that children call.
 #![expect(unsafe_code)]
 
+use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::slice;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bareverbs_cm::engine::LastMessage;
@@ -37,13 +38,15 @@ impl Messages {
     ///
     /// # Errors
     ///
-    /// What the operating system says. [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) if the process has 16 of these.
+    /// What the operating system says. [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) if the process has 16 of these,
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory) if no slice has so many.
     pub fn new(count: usize) -> io::Result<Self> {
+        let layout = Layout::array::<LastMessage>(count.max(1));
+        let size = layout.map_err(|_| io::ErrorKind::OutOfMemory)?.size();
         let file = file()?;
-        let size = count.max(1) * size_of::<LastMessage>();
         file.set_len(size as u64)?;
         let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let mapped = Mapped::claim().ok_or(io::ErrorKind::QuotaExceeded)?;
+        let mapped = Mapped::claim()?;
         // SAFETY: a new mapping, anywhere.
         let memory = unsafe { libc::mmap(null_mut(), size, access, shared, file.as_raw_fd(), 0) };
         if memory == libc::MAP_FAILED {
@@ -168,18 +171,21 @@ static MAPPED: [Mapped; 16] = [const {
 
 impl Mapped {
     /// One that is free.
-    fn claim() -> Option<&'static Self> {
-        static ONCE: Once = Once::new();
-        // SAFETY: the function takes nothing, does not unwind, and calls the kernel only. Without memory for it, children share.
-        ONCE.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(in_child));
-        });
+    fn claim() -> io::Result<&'static Self> {
+        static REGISTERED: OnceLock<c_int> = OnceLock::new();
+        // SAFETY: the function takes nothing, does not unwind, and calls the kernel and `abort` only.
+        let register = || unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        match REGISTERED.get_or_init(register) {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(*errno)),
+        }
         let order = Ordering::Relaxed;
         let take = |mapped: &&Self| {
             let taken = mapped.start.compare_exchange(FREE, TAKEN, order, order);
             taken.is_ok()
         };
-        MAPPED.iter().find(take)
+        let taken = MAPPED.iter().find(take);
+        taken.ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
     fn is_at(&self, memory: *mut c_void, len: usize) {
@@ -195,7 +201,7 @@ impl Mapped {
     }
 }
 
-/// A new child writes into memory of its own: its parent's connections stay the parent's.
+/// A new child writes into memory of its own: its parent's connections stay the parent's. A child that cannot have it ends.
 extern "C" fn in_child() {
     let (access, own) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -206,7 +212,10 @@ extern "C" fn in_child() {
         if start > TAKEN {
             let len = mapped.len.load(Ordering::Relaxed);
             // SAFETY: the parent's mapping, as its copy in this process has it, becomes one of zeros, which are messages.
-            unsafe { libc::mmap(start as *mut c_void, len, access, own, -1, 0) };
+            let memory = unsafe { libc::mmap(start as *mut c_void, len, access, own, -1, 0) };
+            if memory == libc::MAP_FAILED {
+                std::process::abort();
+            }
         }
     }
 }
@@ -260,6 +269,15 @@ mod tests {
         let left = read(&mut file).expect("a file");
         assert_eq!(left.len(), 2);
         assert!(!left[0].is_none() && left[1].is_none());
+    }
+
+    #[test]
+    fn more_messages_than_a_slice_can_have_are_refused() {
+        let most = usize::MAX / size_of::<LastMessage>();
+        for count in [most, most + 1, usize::MAX] {
+            let error = Messages::new(count).expect_err("too many");
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{count}");
+        }
     }
 
     #[test]

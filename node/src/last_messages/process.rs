@@ -10,14 +10,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::time::Duration;
 
 use bareverbs_cm::engine::LastMessage;
 
 use super::{End, Messages, wait};
 use crate::error::Error;
+use crate::patience::when_free;
 
 /// The name of the process, as `ps` prints it.
 const NAME: &std::ffi::CStr = c"hang-up";
+/// The time for which the kernel may count a thread that was joined.
+const JOINED: Duration = Duration::from_millis(100);
 /// Signals have numbers up to this one.
 const SIGNALS: c_int = 64;
 
@@ -32,11 +36,14 @@ pub(crate) fn start(
     count: usize,
     hang_up: impl FnOnce(&[LastMessage]) -> Result<(), Error>,
 ) -> Result<Messages, Error> {
-    let threads = std::fs::read_dir("/proc/self/task").map_err(Error::LastMessages)?;
-    match threads.count() {
-        1 => {}
-        threads => return Err(Error::Threads(threads)),
-    }
+    let may_end = |error: &Error| matches!(error, Error::Threads(_));
+    when_free(JOINED, may_end, || {
+        let threads = std::fs::read_dir("/proc/self/task").map_err(Error::LastMessages)?;
+        match threads.count() {
+            1 => Ok(()),
+            threads => Err(Error::Threads(threads)),
+        }
+    })?;
     end.wait();
     let messages = Messages::new(count).map_err(Error::LastMessages)?;
     // SAFETY: there is one thread, so that a copy of it finds no lock that another one has.
@@ -93,13 +100,13 @@ fn leave(
     // Its records may go to a file of the program's, whose descriptor is another file's soon.
     log::set_max_level(log::LevelFilter::Off);
     // SAFETY: no value of this process whose descriptor ends here is used again, as none of the program's runs. The file's is
-    // standard input from here on.
+    // standard input from here on; before, `nothing` may be, where the program has none.
     unsafe {
-        libc::dup2(messages.file().as_raw_fd(), 0);
         libc::dup2(nothing, 1);
         if !is_heard {
             libc::dup2(nothing, 2);
         }
+        libc::dup2(messages.file().as_raw_fd(), 0);
         close_others();
         libc::setsid();
         for signal in 1..=SIGNALS {
@@ -112,7 +119,10 @@ fn leave(
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
     }
     // Without the name, a process that begins soon may be in the way.
-    let held = end.hold();
+    let held = end.hold_when_free();
+    if let Err(error) = &held {
+        eprintln!("a process that hangs up for another one has no name: {error}");
+    }
     // SAFETY: there is one thread.
     match unsafe { libc::fork() } {
         0 => end_after(|| {
