@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use bareverbs_core::barrier::{read_barrier, write_barrier};
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use volatile::VolatilePtr;
 use zerocopy::FromBytes;
 
@@ -67,6 +67,8 @@ impl Bar {
                 .offset(start + window.start)
                 .len(range.len())
                 .map_raw(&bar.file)?;
+            // It would keep the device open in a child, as long as that lives.
+            map.advise(Advice::DontFork)?;
             if range.start == 0 {
                 bar.base = NonNull::new(map.as_mut_ptr())
                     .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
