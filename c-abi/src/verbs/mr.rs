@@ -322,6 +322,15 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: the caller's promise: it is a `MrObject` of `create`. What is moved out is replaced.
         unsafe {
             let object = mr.cast::<MrObject>();
+            let domain = if has(IBV_REREG_MR_CHANGE_PD) {
+                pd
+            } else {
+                (*object).c.pd
+            };
+            // `ib_uverbs_rereg_mr` looks for the domain before the driver is asked.
+            if crate::verbs::pd::pd(domain)?.c.context != (*object).c.context {
+                return Err(Errno::EINVAL);
+            }
             // Linux's `ib_umem_check_rereg`: memory that was registered for reading stays so, whether it can be written or not.
             let writes = has(IBV_REREG_MR_CHANGE_ACCESS) && access as c_uint & WRITABLE != 0;
             let same = !has(IBV_REREG_MR_CHANGE_TRANSLATION);
@@ -342,19 +351,11 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             } else {
                 (old.addr, old.length, mr.addr())
             };
-            let domain = if has(IBV_REREG_MR_CHANGE_PD) {
-                pd
-            } else {
-                old.pd
-            };
             let access = if has(IBV_REREG_MR_CHANGE_ACCESS) {
                 access as c_uint
             } else {
                 (*object).asked
             };
-            if crate::verbs::pd::pd(domain)?.c.context != old.context {
-                return Err(Errno::EINVAL);
-            }
             let mut made = register(domain, addr, length, iova, access)?;
             if !has(IBV_REREG_MR_CHANGE_TRANSLATION) {
                 made.writable |= (*object).writable;
