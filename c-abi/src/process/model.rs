@@ -32,6 +32,9 @@ static WORLD: Mutex<Option<Arc<World>>> = Mutex::new(None);
 /// The connection to the switch, from when the number is known until the first model is opened.
 static CONNECTION: Mutex<Option<Connection>> = Mutex::new(None);
 
+/// So many numbers that the switch gives are waited for.
+const NUMBERS: usize = 4;
+
 /// The number of the first of `count` models. A switch hands it out, or confirms that no other process has it.
 pub(crate) fn first_unit(count: usize) -> Result<u8> {
     let (given, rank) = (settings::unit()?, settings::unit_of_rank());
@@ -58,9 +61,11 @@ pub(crate) fn first_unit(count: usize) -> Result<u8> {
         owner::wait_for_end(&end);
     }
     let mut connection = open()?;
-    if given.is_none()
-        && let Some(end) = end(connection.first_unit()).filter(|end| !end.is_free())
-    {
+    for _ in 0..NUMBERS {
+        let end = end(connection.first_unit()).filter(|end| !end.is_free());
+        let Some(end) = end.filter(|_| given.is_none()) else {
+            break;
+        };
         // The number is first for the process that hangs up for the last one which had it.
         drop(connection);
         owner::wait_for_end(&end);
