@@ -444,7 +444,7 @@ impl<'d> Runner<'_, 'd> {
             // Writing to a string cannot fail.
             let _ = write!(
                 told,
-                " sgid=? dgid=? raw=? label={} hops=? class={} both=? numb=? pkey=? sl=? mtu=2,{} rate=? life=2,{}",
+                " sgid=? dgid=? raw=? label={} hops=? class={} both=? numb=? pkey=? sl=? mtu=?,{} rate=? life=?,{}",
                 if route.flow_label == 0 { "0" } else { "some" },
                 route.traffic_class,
                 route.path_mtu,

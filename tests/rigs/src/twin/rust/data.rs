@@ -122,7 +122,7 @@ impl Runner<'_, '_> {
                 Self::times(line, || srq.post(id, &sges))
             }
             None => {
-                let queue = self.objects.pair(name)?.qp.recv_queue();
+                let queue = self.objects.pair(name)?.recv_queue();
                 Self::times(line, || queue.post(id, &sges))
             }
         }
@@ -186,7 +186,7 @@ impl Runner<'_, '_> {
         let compare = line.number::<i64>("compare", 0)? as u64;
         let swap = line.number::<i64>("swap", 1)? as u64;
         let op = number(line.key("op").unwrap_or("WR_SEND"))?;
-        let qp = &mut self.objects.pair(line.at(0)?)?.qp;
+        let qp = self.objects.pair(line.at(0)?)?;
         let kind = qp.kind();
         if (kind == QpKind::Ud) != to.is_some() {
             return Err("an address for a connection, or none for a datagram".into());
@@ -251,7 +251,7 @@ impl Runner<'_, '_> {
             flags,
             data,
         };
-        let qp = &mut self.objects.pair(line.at(0)?)?.qp;
+        let qp = self.objects.pair(line.at(0)?)?;
         Self::times(line, || match kind {
             QpKind::Rc => qp
                 .send_queue::<Rc>()
@@ -276,7 +276,7 @@ impl Runner<'_, '_> {
         flags: SendFlags,
         window: &Window,
     ) -> Told {
-        let qp = &mut self.objects.pair(line.at(0)?)?.qp;
+        let qp = self.objects.pair(line.at(0)?)?;
         let told = Self::times(line, || match qp.kind() {
             QpKind::Rc => qp
                 .send_queue::<Rc>()

@@ -58,24 +58,16 @@ impl Drop for Memory {
     }
 }
 
-/// A region, with the address of what it was made from and its domain.
+/// A region, with the address of what it was made from.
 pub(super) struct Region<'d> {
     pub(super) mr: Mr<'d, P>,
     pub(super) at: u64,
-    pub(super) pd: String,
 }
 
 /// A window, with its key now.
 pub(super) struct Window<'d> {
     pub(super) mw: Mw<'d, P>,
     pub(super) rkey: RKey,
-}
-
-/// A queue pair, with the names of what it uses.
-pub(super) struct Pair<'d> {
-    pub(super) qp: DynQp<'d, P>,
-    pub(super) cqs: [String; 2],
-    pub(super) srq: String,
 }
 
 /// An object.
@@ -89,7 +81,7 @@ pub(super) enum Object<'d> {
     Cq(Box<Cq<'d, P>>, String),
     Srq(Box<Srq<'d, P>>),
     Xrcd(Xrcd<'d, P>),
-    Qp(Box<Pair<'d>>),
+    Qp(Box<DynQp<'d, P>>),
     Ah(AddressHandle),
     EventChannel(ChannelId),
     Id(Ident),
@@ -116,6 +108,9 @@ impl Ident {
     }
 }
 
+/// The result of an error that has no errno in Rust: Linux has to have one as well, and it is not compared.
+pub(super) const NO_ERRNO: &str = "E?";
+
 /// The name of an error's errno.
 pub(super) fn named<E: Into<RdmaError>>(error: E) -> &'static str {
     error_name(error.into().errno())
@@ -135,9 +130,9 @@ impl<'d> Object<'d> {
         match self {
             Self::Pd(pd) => pd.dealloc().map_err(|(pd, e)| (Self::Pd(pd), named(e))),
             Self::Region(region) => {
-                let Region { mr, at, pd } = *region;
+                let Region { mr, at } = *region;
                 mr.dereg()
-                    .map_err(|(mr, e)| (Self::Region(Box::new(Region { mr, at, pd })), named(e)))
+                    .map_err(|(mr, e)| (Self::Region(Box::new(Region { mr, at })), named(e)))
             }
             Self::Window(Window { mw, rkey }) => mw
                 .dealloc()
@@ -149,17 +144,13 @@ impl<'d> Object<'d> {
                 .destroy()
                 .map_err(|(srq, e)| (Self::Srq(Box::new(srq)), named(e))),
             Self::Xrcd(xrcd) => xrcd.close().map_err(|(x, e)| (Self::Xrcd(x), named(e))),
-            Self::Qp(pair) => {
-                let Pair { qp, cqs, srq } = *pair;
-                qp.destroy().map_err(|(qp, error)| {
-                    let name = match error {
-                        DestroyQpError::Attached { .. } => "EBUSY",
-                        DestroyQpError::Command(error) => named(error),
-                        _ => "no-such-error",
-                    };
-                    (Self::Qp(Box::new(Pair { qp, cqs, srq })), name)
-                })
-            }
+            Self::Qp(qp) => qp.destroy().map_err(|(qp, error)| {
+                let name = match error {
+                    DestroyQpError::Command(error) => named(error),
+                    _ => NO_ERRNO,
+                };
+                (Self::Qp(Box::new(qp)), name)
+            }),
             Self::Memory(_)
             | Self::Channel
             | Self::Ah(_)
@@ -223,7 +214,7 @@ impl<'d> Objects<'d> {
         cq, Object::Cq(it, _) => it, Cq<'d, P>;
         srq, Object::Srq(it) => it, Srq<'d, P>;
         xrcd, Object::Xrcd(it) => it, Xrcd<'d, P>;
-        pair, Object::Qp(it) => it, Pair<'d>;
+        pair, Object::Qp(it) => it, DynQp<'d, P>;
         ah, Object::Ah(it) => it, AddressHandle;
     }
 

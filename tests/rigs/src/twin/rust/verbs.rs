@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use super::line::{Left, Line, NO_VALUE, number};
-use super::objects::{Memory, Missing, Object, Pair, Region, Window, done, named};
+use super::objects::{Memory, Missing, NO_ERRNO, Object, Region, Window, done, named};
 use super::world::Runner;
 use bareverbs_core::qp::{
     MwBind, MwType, PathMigState, QpAttr, QpAttrMask, QpCap, QpInitHandles, QpKind, QpState, Ud,
@@ -81,7 +81,7 @@ fn group(line: &Line<'_>) -> Result<Gid, Left> {
     Ok(Gid(gid))
 }
 
-/// Tells about a path from this port.
+/// Tells about a path from this port. A path of Rust's has a global address always, and no word for that.
 pub(super) fn tell_path(device: &Device<'_, P>, told: &mut String, path: &AhAttr) {
     let own = device.gid_table().next();
     let (index, gid) = own.map_or((0, Gid::ZERO), |(index, entry)| (index, entry.gid));
@@ -102,13 +102,14 @@ pub(super) fn tell_path(device: &Device<'_, P>, told: &mut String, path: &AhAttr
     // Writing to a string cannot fail.
     let _ = write!(
         told,
-        " global=1 dgid={named} sgid={source} label={label} hops={} class={} dlid={} sl={} bits={} rate={} port=1",
+        " global=? dgid={named} sgid={source} label={label} hops={} class={} dlid={} sl={} bits={} rate={} port={}",
         path.hop_limit,
         path.traffic_class,
         path.dlid,
         path.sl,
         path.src_path_bits,
         path.static_rate.number(),
+        path.port_num,
     );
 }
 
@@ -177,22 +178,19 @@ impl<'d> Runner<'_, 'd> {
             }
         };
         let made = mr.map_err(named).map(|mr| {
-            let (at, pd) = (
-                region.cast::<u8>().as_ptr() as u64,
-                line.at(0).unwrap_or_default().into(),
-            );
-            Object::Region(Box::new(Region { mr, at, pd }))
+            let at = region.cast::<u8>().as_ptr() as u64;
+            Object::Region(Box::new(Region { mr, at }))
         });
         self.keep(line, made)
     }
 
     fn tell_mr(&mut self, line: &Line<'_>) -> Told {
-        let Region { mr, pd, .. } = self.objects.region(line.at(0)?)?;
+        let Region { mr, .. } = self.objects.region(line.at(0)?)?;
         let keys = match mr.lkey().0 == mr.rkey().0 {
             true => "rkey",
             false => "another",
         };
-        Ok(format!("length={} pd={pd} lkey={keys}", mr.len()))
+        Ok(format!("length={} pd=? lkey={keys}", mr.len()))
     }
 
     fn alloc_mw(&mut self, line: &Line<'_>) -> Told {
@@ -233,7 +231,7 @@ impl<'d> Runner<'_, 'd> {
 
     fn tell_cq(&mut self, line: &Line<'_>) -> Told {
         match self.objects.find(line.at(0)?)? {
-            Object::Cq(cq, channel) => Ok(format!("cqe={} channel={channel}", cq.cqe())),
+            Object::Cq(cq, _) => Ok(format!("cqe={} channel=?", cq.cqe())),
             _ => Err("an object of another kind".into()),
         }
     }
@@ -323,11 +321,8 @@ impl<'d> Runner<'_, 'd> {
     fn create_qp(&mut self, line: &Line<'_>) -> Told {
         let kind = kind(line)?;
         let asked = cap(line)?;
-        let mut cqs = [const { String::new() }; 2];
         let mut handles = Vec::new();
-        for (name, key) in cqs.iter_mut().zip(["send_cq", "recv_cq"]) {
-            let word = line.key(key).unwrap_or("none");
-            *name = word.into();
+        for word in ["send_cq", "recv_cq"].map(|key| line.key(key).unwrap_or("none")) {
             if word != "none" {
                 handles.push(self.objects.cq(word)?.handle());
             }
@@ -390,8 +385,7 @@ impl<'d> Runner<'_, 'd> {
             {
                 less += "receives less: ";
             }
-            let srq = line.key("srq").unwrap_or("none").into();
-            Object::Qp(Box::new(Pair { qp, cqs, srq }))
+            Object::Qp(Box::new(qp))
         });
         Ok(less + &self.keep(line, made)?)
     }
@@ -471,20 +465,16 @@ impl<'d> Runner<'_, 'd> {
         }
         self.objects.pair(line.at(0)?)?;
         if has("av", QpAttrMask::AV) {
-            // The hop limit of a connection is that of routes.
-            attr.ah_attr = AhAttr {
-                hop_limit: 64,
-                ..self.path(line)?
-            };
+            attr.ah_attr = self.path(line)?;
         }
-        Ok(done(self.objects.pair(line.at(0)?)?.qp.modify(&attr, mask)))
+        Ok(done(self.objects.pair(line.at(0)?)?.modify(&attr, mask)))
     }
 
     /// The number of the queue pair of a key.
     pub(super) fn number_of(&mut self, line: &Line<'_>, key: &str) -> Result<Qpn, Missing> {
         let word = line.key(key).ok_or("no queue pair")?;
         match self.objects.pair(word) {
-            Ok(pair) => Ok(pair.qp.qpn()),
+            Ok(qp) => Ok(qp.qpn()),
             Err(Missing::Gone) => Err(Missing::Gone),
             Err(Missing::Unknown(_)) => {
                 let number = u32::try_from(number(word)?).map_err(|_| NO_VALUE)?;
@@ -500,7 +490,7 @@ impl<'d> Runner<'_, 'd> {
     pub(super) fn pair_named(&self, number: u32) -> &str {
         let mut objects = self.objects.iter();
         let is = |object: &Object<'_>| match object {
-            Object::Qp(pair) => pair.qp.qpn().number() == number,
+            Object::Qp(qp) => qp.qpn().number() == number,
             Object::Id(ident) => number != 0 && ident.qpn == number,
             _ => false,
         };
@@ -509,23 +499,21 @@ impl<'d> Runner<'_, 'd> {
     }
 
     fn query_qp(&mut self, line: &Line<'_>) -> Told {
-        let (queried, state, kind, uses);
+        let (queried, state, kind, has_srq);
         match self.objects.find(line.at(0)?)? {
-            Object::Qp(pair) => {
-                queried = pair.qp.query();
-                (state, kind) = (pair.qp.state(), pair.qp.kind());
-                uses = format!("cqs={},{} srq={}", pair.cqs[0], pair.cqs[1], pair.srq);
+            Object::Qp(qp) => {
+                queried = qp.query();
+                (state, kind, has_srq) = (qp.state(), qp.kind(), qp.has_srq());
             }
             Object::QpOfId(id, datagrams) => {
                 let (id, of_udp) = (*id, *datagrams);
-                (queried, state, kind) = if of_udp {
+                (queried, state, kind, has_srq) = if of_udp {
                     let qp = self.cm.ud_endpoint(id).map_err(|_| "no queue pair")?.qp;
-                    (qp.query(), qp.state(), QpKind::Ud)
+                    (qp.query(), qp.state(), qp.kind(), qp.has_srq())
                 } else {
                     let qp = self.cm.endpoint(id).map_err(|_| "no queue pair")?.qp;
-                    (qp.query(), qp.state(), QpKind::Rc)
+                    (qp.query(), qp.state(), qp.kind(), qp.has_srq())
                 };
-                uses = "cqs=another,another srq=none".into();
             }
             _ => return Err("an object of another kind".into()),
         }
@@ -567,9 +555,11 @@ impl<'d> Runner<'_, 'd> {
             self.pair_named(q.dest_qp_num.number()),
             u8::from(queried.sq_sig_all),
         );
+        // A queue pair says that it has an SRQ, and not of which name; its CQs it does not say.
+        let srq = if has_srq { "?" } else { "none" };
         let _ = write!(
             told,
-            " dest={dest} qp->state={state} type={kind} sig_all={all} {uses} av"
+            " dest={dest} qp->state={state} type={kind} sig_all={all} cqs=? srq={srq} av"
         );
         tell_path(self.device, &mut told, &q.ah_attr);
         told += " alt";
@@ -578,7 +568,7 @@ impl<'d> Runner<'_, 'd> {
     }
 
     fn query_cap(&mut self, line: &Line<'_>) -> Told {
-        let cap = self.objects.pair(line.at(0)?)?.qp.cap();
+        let cap = self.objects.pair(line.at(0)?)?.cap();
         Ok(format!(
             "0 send_wr={} recv_wr={} send_sge={} recv_sge={} inline={}",
             cap.max_send_wr,
@@ -593,13 +583,13 @@ impl<'d> Runner<'_, 'd> {
         self.objects.pd(line.at(0)?)?;
         let path = self.path(line)?;
         let made = self.device.create_ah(&path);
-        self.keep(line, made.map(Object::Ah).map_err(|_| "EINVAL"))
+        self.keep(line, made.map(Object::Ah).map_err(|_| NO_ERRNO))
     }
 
     fn mcast(&mut self, line: &Line<'_>) -> Told {
         line.without(&["lid"])?;
         let group = group(line)?;
-        let qp = &mut self.objects.pair(line.at(0)?)?.qp;
+        let qp = self.objects.pair(line.at(0)?)?;
         let qp = qp
             .as_qp_mut::<Ud>()
             .ok_or("groups are for UD alone, by type")?;

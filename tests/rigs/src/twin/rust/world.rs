@@ -66,7 +66,7 @@ pub(super) fn run(scripts: &[Script], linux: &Results<'_>, printed: &mut Printed
             continue;
         };
         let of_linux = |number| results.get(&number).copied().unwrap_or_default();
-        printed.add(script, runner.script(script, &of_linux), linux);
+        printed.add(script, runner.script(script, &of_linux));
     }
 }
 
@@ -293,12 +293,16 @@ impl<'d> Runner<'_, 'd> {
     }
 }
 
-/// A result with Linux's words in place of those that Rust's API does not have.
+/// A result with Linux's words in place of those that Rust's API does not have: a `?` stands for what Linux's word has between
+/// the same beginning and end, and stays where it has another word.
 fn filled(told: &str, on_linux: &str) -> String {
     let words = on_linux.split(' ').chain(std::iter::repeat(""));
-    let one = |(word, of_linux): (&str, &str)| match word.ends_with("=?") {
-        true => of_linux.to_string(),
-        false => word.to_string(),
+    let one = |(word, of_linux): (&'_ str, &'_ str)| {
+        let is_filled = word.split_once('?').is_some_and(|(begin, end)| {
+            let rest = of_linux.strip_prefix(begin);
+            rest.is_some_and(|rest| rest.len() > end.len() && rest.ends_with(end))
+        });
+        if is_filled { of_linux } else { word }.to_string()
     };
     let words: Vec<String> = told.split(' ').zip(words).map(one).collect();
     words.join(" ")
@@ -313,4 +317,29 @@ fn has_effect(line: &Line<'_>, on_linux: &str) -> bool {
         || ["id", "mr", "cq", "no_async", "sum", "device_list"].contains(&line.call);
     let failed = ["null", "-1", "E", "left out", "none", "no_such"];
     !only_asks && !failed.iter().any(|it| on_linux.starts_with(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filled;
+
+    #[test]
+    fn words_without_a_counterpart_are_filled_in() {
+        for (told, on_linux, filled_in) in [
+            (
+                "0 cqs=? state=3",
+                "0 cqs=cq,cq state=2",
+                "0 cqs=cq,cq state=3",
+            ),
+            ("mtu=?,5", "mtu=2,5", "mtu=2,5"),
+            ("mtu=?,5", "mtu=2,3", "mtu=?,5"),
+            ("null E?", "null EBUSY", "null EBUSY"),
+            ("q=E?", "q=EBUSY", "q=EBUSY"),
+            ("E?", "0", "E?"),
+            ("null E?", "made", "null E?"),
+            ("global=? port=1", "to=none", "global=? port=1"),
+        ] {
+            assert_eq!(filled(told, on_linux), filled_in);
+        }
+    }
 }
