@@ -12,8 +12,9 @@ use libc::{sockaddr, socklen_t};
 
 use crate::process::failure::{Errno, Result, as_number, as_status, lock};
 use crate::rsocket::epoll;
+use crate::rsocket::ids::destroy;
 use crate::rsocket::socket::{Phase, Socket, State, for_domain, unspecified};
-use crate::rsocket::stream::give_address;
+use crate::rsocket::stream::{give_address, reset};
 use crate::rsocket::table::{self, socket};
 use crate::rsocket::task::block_on;
 use crate::rsocket::wire::Message;
@@ -68,14 +69,14 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Connections are refused from now on, and calls that wait for one end.
+/// Connections are refused from now on, and calls that wait for one end. An ordinary socket keeps its port, as one of TCP does.
 fn stop_listening(socket: &Socket, state: &mut State) -> Result<()> {
-    let ids = std::mem::take(&mut state.ids);
-    super::ids::destroy(&ids);
-    state.phase = match state.options.is_ordinary {
-        true => Phase::New,
-        false => Phase::Failed,
-    };
+    if state.options.is_ordinary {
+        reset(socket, state);
+    } else {
+        destroy(&std::mem::take(&mut state.ids));
+        state.phase = Phase::Failed;
+    }
     socket.waiters.wake();
     Ok(())
 }

@@ -231,6 +231,18 @@ pub(super) fn bind(socket: &Socket, state: &mut State, address: SockAddr) -> Res
     Ok(())
 }
 
+/// Takes an rsocket to where it was before it has listened or tried to connect: with the address that it was bound to.
+pub(super) fn reset(socket: &Socket, state: &mut State) {
+    destroy(&std::mem::take(&mut state.ids));
+    state.peer = None;
+    state.phase = Phase::New;
+    if let Some(local) = state.local.take()
+        && let Err(errno) = bind(socket, state, local)
+    {
+        log::debug!("rsocket: {} is lost: {errno:?}", local.port());
+    }
+}
+
 /// Checks a local address of datagrams, whose family is that of the domain: there the kernel's socket is bound (`inet_bind` and
 /// `inet6_bind`), which looks at the length first.
 ///
@@ -341,22 +353,25 @@ pub unsafe extern "C-unwind" fn raccept(
     number as c_int
 }
 
-/// Begins to connect; `false` if it has begun before, and is to be said.
+/// Begins to connect; `false` if it has begun before, and the outcome is to be said.
 fn begin(socket: &Socket, to: SockAddr) -> Result<bool> {
     let mut state = lock(&socket.state);
     match &state.phase {
         Phase::New | Phase::Bound => {}
         Phase::Failed if !state.closed => {
-            let ids = std::mem::take(&mut state.ids);
-            destroy(&ids);
-            (state.local, state.error) = (None, None);
+            if !state.options.is_ordinary {
+                state.local = None;
+            }
+            state.error = None;
+            reset(socket, &mut state);
+        }
+        // One that waits does so also when it did not before, as that of TCP does.
+        Phase::Connecting(_) if state.options.is_ordinary && !socket.is_nonblocking(0) => {
+            return Ok(false);
         }
         Phase::Connecting(_) => return Err(Errno(libc::EALREADY)),
         // The first call after the connection is there says that it is, as that of TCP does.
-        Phase::Open(_) if state.options.is_ordinary && state.is_awaited => {
-            state.is_awaited = false;
-            return Ok(false);
-        }
+        Phase::Open(_) if state.options.is_ordinary && state.is_awaited => return Ok(false),
         Phase::Open(_) => return Err(Errno(libc::EISCONN)),
         Phase::Listening(_) if state.options.is_ordinary => return Err(Errno(libc::EISCONN)),
         Phase::Listening(_) | Phase::Datagrams(_) | Phase::Failed => return Err(Errno::EINVAL),
@@ -453,10 +468,7 @@ pub unsafe extern "C-unwind" fn rconnect(
                     Phase::Failed => {
                         let errno = state.error.take();
                         if state.options.is_ordinary {
-                            // As before the call.
-                            destroy(&std::mem::take(&mut state.ids));
-                            (state.local, state.peer) = (None, None);
-                            state.phase = Phase::New;
+                            reset(&socket, state);
                         }
                         Some(Err(errno.unwrap_or(Errno(libc::ECONNREFUSED))))
                     }
@@ -464,15 +476,14 @@ pub unsafe extern "C-unwind" fn rconnect(
                 },
             )
             .await;
+        lock(&socket.state).is_awaited = match connected {
+            Ok(_) => comes_later,
+            Err(errno) => matches!(errno.0, libc::EAGAIN | libc::EINTR),
+        };
         match connected {
-            Ok(_) if comes_later => {
-                lock(&socket.state).is_awaited = true;
-                Err(Errno(libc::EINPROGRESS))
-            }
-            Err(Errno(libc::EAGAIN)) => {
-                lock(&socket.state).is_awaited = true;
-                Err(Errno(libc::EINPROGRESS))
-            }
+            Ok(_) if comes_later => Err(Errno(libc::EINPROGRESS)),
+            Err(Errno(libc::EAGAIN)) if begun => Err(Errno(libc::EINPROGRESS)),
+            Err(Errno(libc::EAGAIN)) => Err(Errno(libc::EALREADY)),
             connected => connected,
         }
     });
