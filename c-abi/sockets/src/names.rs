@@ -114,6 +114,12 @@ pub(crate) fn companion(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Companion
             unsafe { rdma::rsetsockopt(rsocket, level, name, value, 4) };
         }
     }
+    if option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT) == Some(1) {
+        // The nearest that it has.
+        let (name, value) = (libc::SO_REUSEADDR, (&raw const on).cast());
+        // SAFETY: a number and its length.
+        unsafe { rdma::rsetsockopt(rsocket, libc::SOL_SOCKET, name, value, 4) };
+    }
     for name in TIMEOUTS {
         if let Some(value) = timeout(fd, name) {
             let length = size_of::<timeval>() as socklen_t;
@@ -138,20 +144,81 @@ pub(crate) fn port(fd: c_int) -> Option<u16> {
     unsafe { address::read(to, length) }.map(|address| address.port())
 }
 
-/// A socket of the system's that is bound to all addresses gets an rsocket with the same port. `false` if that port is taken.
-pub(crate) fn bind_both(fd: c_int, kind: (c_int, c_int)) -> bool {
-    let Some((port, companion)) = port(fd).zip(companion(fd, kind)) else {
-        return true;
+/// Returns `true` if a socket of the system's may share its port in a way that rsockets do not: several of them listen there.
+fn shares_port(fd: c_int, kind: c_int) -> bool {
+    let is_on = |name| option(fd, libc::SOL_SOCKET, name) == Some(1);
+    is_on(libc::SO_REUSEPORT) || kind == libc::SOCK_DGRAM && is_on(libc::SO_REUSEADDR)
+}
+
+/// Returns `true` if the last call has found its port taken: the second one is how Linux's RDMA CM says that a socket with an
+/// address of its own has it.
+fn is_taken() -> bool {
+    matches!(errno(), libc::EADDRINUSE | libc::EADDRNOTAVAIL)
+}
+
+/// The port of a socket is another one's.
+struct Taken;
+
+/// An rsocket that is bound to all addresses, for a socket of the system's that is, or is to be. None if that is to be on the
+/// system's network alone.
+fn companion_of_all(
+    fd: c_int,
+    kind: (c_int, c_int),
+    port: u16,
+) -> Result<Option<Arc<Companion>>, Taken> {
+    let Some(companion) = companion(fd, kind) else {
+        return Ok(None);
     };
+    companion.set_both(true);
     let (storage, length) = address::any(kind.0, port);
     // SAFETY: a whole address.
-    if unsafe { rdma::rbind(companion.rsocket, (&raw const storage).cast(), length) } != 0 {
-        // The second one, as Linux's RDMA CM has it: a socket with an address of its own has the port.
-        return !matches!(errno(), libc::EADDRINUSE | libc::EADDRNOTAVAIL);
+    if unsafe { rdma::rbind(companion.rsocket, (&raw const storage).cast(), length) } == 0 {
+        return Ok(Some(companion));
     }
-    companion.set_both(true);
-    table::insert(fd, companion);
-    true
+    if is_taken() && !shares_port(fd, kind.1) {
+        return Err(Taken);
+    }
+    Ok(None)
+}
+
+/// A socket of the system's that is bound to all addresses gets an rsocket with the same port.
+fn bind_both(fd: c_int, kind: (c_int, c_int)) -> Result<(), Taken> {
+    if let Some(port) = port(fd)
+        && let Some(companion) = companion_of_all(fd, kind, port)?
+    {
+        table::insert(fd, companion);
+    }
+    Ok(())
+}
+
+/// Binds a socket to all addresses: its rsocket first, as the system's cannot be taken back; but where the system chooses the port,
+/// that one.
+///
+/// # Safety
+/// That of `bind`.
+unsafe fn bind_to_all(
+    fd: c_int,
+    kind: (c_int, c_int),
+    port: u16,
+    addr: *const sockaddr,
+    length: socklen_t,
+) -> Result<c_int, Taken> {
+    let companion = match port {
+        0 => None,
+        port => companion_of_all(fd, kind, port)?,
+    };
+    // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
+    let bound = unsafe { real::bind(fd, addr, length) };
+    if bound != 0 {
+        let why = errno();
+        drop(companion);
+        set_errno(why);
+    } else if let Some(companion) = companion {
+        table::insert(fd, companion);
+    } else if port == 0 {
+        bind_both(fd, kind)?;
+    }
+    Ok(bound)
 }
 
 /// Returns `true` if an address is of a domain, as the system wants it for all but datagrams.
@@ -190,15 +257,14 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: s
             }
             bound
         }
-        Whose::Any => {
-            // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
-            let bound = unsafe { real::bind(fd, addr, length) };
-            if bound == 0 && !bind_both(fd, kind) {
+        // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
+        Whose::Any => match unsafe { bind_to_all(fd, kind, to.port(), addr, length) } {
+            Ok(bound) => bound,
+            Err(Taken) => {
                 set_errno(libc::EADDRINUSE);
-                return -1;
+                -1
             }
-            bound
-        }
+        },
         // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
         Whose::Near | Whose::System => unsafe { real::bind(fd, addr, length) },
     }
@@ -218,11 +284,17 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
             return listens;
         }
     }
-    match found {
-        // SAFETY: takes no pointers.
-        Some(companion) => unsafe { rdma::rlisten(companion.rsocket, backlog) },
-        None => 0,
+    let Some(companion) = found else {
+        return 0;
+    };
+    // SAFETY: takes no pointers.
+    let listens = unsafe { rdma::rlisten(companion.rsocket, backlog) };
+    if listens != 0 && is_taken() && companion.is_both() && shares_port(fd, companion.kind) {
+        // Another socket listens for both: this one listens on the system's network.
+        table::remove(fd);
+        return 0;
     }
+    listens
 }
 
 /// Connects a socket: `connect`. In our networks by RDMA, or by the system's network if that fails at once and the
@@ -253,21 +325,20 @@ pub unsafe extern "C-unwind" fn connect(
                 set_nonblocking(companion.rsocket, is_nonblocking(fd));
                 // SAFETY: the caller promises what the C library's `connect` asks of its arguments.
                 let connected = unsafe { rdma::rconnect(companion.rsocket, addr, length) };
-                let stays = matches!(errno(), libc::EINPROGRESS | libc::EALREADY | libc::EISCONN)
-                    || errno() == libc::EINTR
-                    // Nobody else has this address.
-                    || owner == Whose::Own;
-                if connected != 0 && !stays {
-                    return None;
+                let why = errno();
+                if connected == 0 || matches!(why, libc::EINPROGRESS | libc::EALREADY | libc::EINTR)
+                {
+                    companion.set_both(false);
+                    table::insert(fd, companion.clone());
+                    return Some((connected, why));
                 }
-                if connected != 0 && errno() == libc::EISCONN {
-                    return Some(connected);
-                }
-                companion.set_both(false);
-                table::insert(fd, companion.clone());
-                Some(connected)
+                // Nobody else has an address of ours.
+                let stays = why == libc::EISCONN || owner == Whose::Own;
+                stays.then_some((connected, why))
             });
-            if let Some(connected) = connected {
+            if let Some((connected, why)) = connected {
+                // That of a new rsocket which did not connect may be another one now that it is closed.
+                set_errno(why);
                 return connected;
             }
             table::remove(fd);
@@ -394,9 +465,15 @@ fn place(rsocket: c_int, by: c_int, listener: &Companion, flags: c_int) -> c_int
     let kind = (listener.domain, listener.kind);
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::socket(kind.0, kind.1 | flags, 0) };
+    let why = errno();
     // Closes it if there is no descriptor.
     let companion = Arc::new(Companion::new(fd, rsocket, kind));
-    if fd >= 0 && !table::insert(fd, companion) {
+    if fd < 0 {
+        drop(companion);
+        set_errno(why);
+        return -1;
+    }
+    if !table::insert(fd, companion) {
         // SAFETY: it was just opened.
         unsafe { real::close(fd) };
         set_errno(libc::EMFILE);
@@ -600,7 +677,7 @@ pub(crate) fn bind_for_sending(fd: c_int, kind: (c_int, c_int)) -> Option<Arc<Co
         // SAFETY: a whole address.
         unsafe { real::bind(fd, (&raw const storage).cast(), length) };
     }
-    bind_both(fd, kind);
+    bind_both(fd, kind).ok();
     table::find(fd)
 }
 
