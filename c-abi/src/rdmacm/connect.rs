@@ -16,7 +16,7 @@ use crate::process::failure::{Errno, Result, as_status, guarded, lock};
 use crate::process::hca::Cm;
 use crate::rdmacm::channel::channel;
 use crate::rdmacm::endpoint::rdma_get_src_port;
-use crate::rdmacm::event::completed;
+use crate::rdmacm::event::{acknowledge_last, completed};
 use crate::rdmacm::id::{IdObject, id, manager_of, mover_of};
 use crate::rdmacm::queues;
 use crate::rdmacm::wildcard::listen_elsewhere;
@@ -193,7 +193,12 @@ pub unsafe extern "C-unwind" fn rdma_accept(
                 to_error(id)?;
             }
             accepted?;
-            Ok((*id).qp_type != IBV_QPT_UD)
+            let connects = (*id).qp_type != IBV_QPT_UD;
+            if !connects {
+                // Nothing is waited for, and the request is over (`rdma_accept` of librdmacm).
+                acknowledge_last(id)?;
+            }
+            Ok(connects)
         }
     });
     // SAFETY: the caller promises that the id is one of a request; `conn_param` is NULL or a structure of the headers.

@@ -260,15 +260,7 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Resul
     unsafe {
         let waits = guarded(|| {
             channel(self::id(id)?.c.channel)?.signal();
-            if !lock(&self::id(id)?.inner).sync {
-                return Ok(false);
-            }
-            let before = (*id).event;
-            if !before.is_null() {
-                (*id).event = ptr::null_mut();
-                acknowledge(before)?;
-            }
-            Ok(true)
+            acknowledge_last(id)
         })?;
         if !waits {
             return Ok(());
@@ -290,6 +282,25 @@ pub(crate) unsafe fn complete(id: *mut rdma_cm_id, begun: Result<bool>) -> Resul
 pub(crate) unsafe fn completed(id: *mut rdma_cm_id, begun: Result<bool>) -> c_int {
     // SAFETY: the caller promises that the caller promises the same as for [`complete`].
     status(unsafe { complete(id, begun) }.map(|()| 0))
+}
+
+/// Acknowledges the event that the last call on an id that waits has left there. Returns `false` if the id does not wait.
+///
+/// # Safety
+/// The id was created here.
+pub(crate) unsafe fn acknowledge_last(id: *mut rdma_cm_id) -> Result<bool> {
+    // SAFETY: the caller promises that the id was created here; an event in it was not acknowledged yet.
+    unsafe {
+        if !lock(&self::id(id)?.inner).sync {
+            return Ok(false);
+        }
+        let before = (*id).event;
+        if !before.is_null() {
+            (*id).event = ptr::null_mut();
+            acknowledge(before)?;
+        }
+    }
+    Ok(true)
 }
 
 /// Waits for an event: `rdma_get_cm_event`. To be acknowledged with `rdma_ack_cm_event`.
