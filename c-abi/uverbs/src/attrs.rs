@@ -3,6 +3,8 @@
 // UNSAFETY: reads and writes the program's memory, where the program says.
 #![expect(unsafe_code)]
 
+use std::ptr::NonNull;
+
 use bareverbs_node::verbs::CommandError;
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -167,4 +169,14 @@ impl Args<'_> {
             attr.flags |= VALID_OUTPUT;
         }
     }
+}
+
+/// Memory where the program says. An error if addresses do not go so far.
+pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {
+    let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
+    let len = isize::try_from(len)
+        .map_err(|_| libc::EINVAL)?
+        .unsigned_abs();
+    address.checked_add(len as u64).ok_or(libc::EINVAL)?;
+    Ok(NonNull::slice_from_raw_parts(start, len))
 }

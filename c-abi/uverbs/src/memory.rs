@@ -3,26 +3,14 @@
 // UNSAFETY: registers memory of the program's.
 #![expect(unsafe_code)]
 
-use std::ptr::NonNull;
-
 use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::{Access, Mr, MrError, Pd};
 use libc::c_int;
 
 use crate::abi::{CORE_IN, CORE_OUT, RegMrIn, RegMrOut, ReregMrIn, ReregMrOut};
-use crate::attrs::{Args, Result};
+use crate::attrs::{Args, Result, region};
 use crate::objects::Object;
 use crate::server::Server;
-
-/// Memory where the program says. An error if addresses do not go so far.
-pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {
-    let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
-    let len = isize::try_from(len)
-        .map_err(|_| libc::EINVAL)?
-        .unsigned_abs();
-    address.checked_add(len as u64).ok_or(libc::EINVAL)?;
-    Ok(NonNull::slice_from_raw_parts(start, len))
-}
 
 /// Rights of `enum ib_access_flags` that ask for what the device does not do: `ON_DEMAND`, `FLUSH_GLOBAL` and
 /// `FLUSH_PERSISTENT`.

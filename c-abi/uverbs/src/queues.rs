@@ -21,10 +21,9 @@ use crate::abi::{
     CreateCqOut, ExCreateCqIn, ExCreateQpIn, Mlx5CreateCqIn, Mlx5CreateQpIn, Mlx5ResizeCqIn,
     ModifyQpIn, QueryQpOut,
 };
-use crate::attrs::{Result, refused};
+use crate::attrs::{Result, refused, region};
 use crate::doorbells::{self, Queue};
 use crate::events::Channel;
-use crate::memory::region;
 use crate::srq::Opened;
 use crate::transition;
 
