@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 ///
-/// Those of `open`: the last one for which `is_in_use` returned `true`, or the first other one.
+/// The error of `open`: the last one for which `is_in_use` returned `true`, or the first other one.
 #[cfg_attr(not(feature = "last-messages"), expect(unreachable_pub))]
 pub fn when_free<T, E>(
     patience: Duration,

@@ -332,7 +332,7 @@ pub unsafe extern "C-unwind" fn connect(
                     table::insert(fd, companion.clone());
                     return Some((connected, why));
                 }
-                // Nobody else has an address of ours.
+                // An address of ours is not tried on the system's network, where it may be another machine's.
                 let stays = why == libc::EISCONN || owner == Whose::Own;
                 stays.then_some((connected, why))
             });

@@ -1,6 +1,6 @@
 //! DevX: commands that programs write themselves, with the number of a user of their own, and memory that these name.
 //!
-//! Which commands there are for which method is what `mlx5_ib` lets through (drivers/infiniband/hw/mlx5/devx.c).
+//! Each method takes the commands that `mlx5_ib` lets through there (drivers/infiniband/hw/mlx5/devx.c).
 
 use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn, ModifyCqIn};

@@ -383,7 +383,7 @@ fn memory_of_devx() {
     };
     assert_eq!(parts(&[foreign]), Err(libc::EPROTONOSUPPORT));
 
-    // Nobody's command, one of the firmware's that this one does not have, and no place for a handle.
+    // An opcode that is not permitted, one that this firmware does not have, and a call without a place for the handle.
     let mut answer = [0_u8; 16];
     let room = answer.as_mut_ptr() as u64;
     for (opcode, errno) in [(0x999_u32, libc::EINVAL), (0xb00, libc::EREMOTEIO)] {

@@ -32,7 +32,7 @@ impl End {
     ///
     /// # Errors
     ///
-    /// What the operating system says of a path that cannot be made absolute.
+    /// The operating system's error, if the path cannot be made absolute.
     #[cfg(feature = "model")]
     pub fn of_link(link: &datagram::Address, unit: u8) -> io::Result<Self> {
         Ok(match link {

@@ -38,7 +38,7 @@ impl Messages {
     ///
     /// # Errors
     ///
-    /// What the operating system says. [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) if the process has 16 of these,
+    /// The operating system's error. [`QuotaExceeded`](io::ErrorKind::QuotaExceeded) if the process has 16 of these,
     /// [`OutOfMemory`](io::ErrorKind::OutOfMemory) if no slice has so many.
     pub fn new(count: usize) -> io::Result<Self> {
         let layout = Layout::array::<LastMessage>(count.max(1));
@@ -64,7 +64,7 @@ impl Messages {
         Ok(messages)
     }
 
-    /// The file, for the process that waits. Whoever closes a descriptor of it in this process ends the lock.
+    /// Returns the file, for the process that waits. The lock ends when any descriptor of it is closed in this process.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -135,7 +135,7 @@ fn lock(file: &File, command: c_int, kind: c_int) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the operating system says.
+/// The operating system's error.
 pub fn wait(file: &mut File) -> io::Result<Vec<LastMessage>> {
     lock(file, libc::F_SETLKW, libc::F_RDLCK)?;
     read(file)

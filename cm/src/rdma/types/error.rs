@@ -251,7 +251,7 @@ impl RdmaError {
         }
     }
 
-    /// The same for the status of an event, in which every failure of the firmware is EIO.
+    /// Returns the number for the status of an event, in which every failure of the firmware is EIO.
     pub(crate) const fn status(&self) -> i32 {
         use errno::*;
         match self {

@@ -1,4 +1,4 @@
-//! A QP whose rings and doorbell record are somebody else's, as of a program that writes work requests by itself.
+//! A QP over rings and a doorbell record that the driver does not write: those of a program that writes work requests itself.
 //!
 //! The caller gives the context with which the firmware creates it; transitions, queries and destruction are those of all QPs.
 
@@ -20,7 +20,7 @@ use crate::verbs::qp::control::modify::ModifyError;
 use crate::verbs::qp::control::object::QpObject;
 use crate::verbs::qp::control::states::QpAttrMask;
 
-/// A QP without queues of the driver's. It cannot be posted to, and its completions are for whoever has its CQs.
+/// A QP without queues of the driver's. It cannot be posted to, and its completions are for the owner of its CQs.
 pub struct ForeignQp<'d, P: Platform> {
     object: QpObject<'d, P>,
 }
@@ -107,7 +107,7 @@ impl<'d, P: Platform> ForeignQp<'d, P> {
     /// Modifies attributes and state: as [`DynQp::modify`](crate::DynQp::modify).
     ///
     /// # Errors
-    /// As there, but for swapped queues.
+    /// The errors of [`DynQp::modify`](crate::DynQp::modify), without those of swapped queues.
     pub fn modify(&mut self, attr: &QpAttr, mask: QpAttrMask) -> Result<(), ModifyError> {
         let (device, object) = (self.object.device, &mut self.object);
         let mut waiting = InFlight::Idle;

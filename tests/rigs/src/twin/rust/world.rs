@@ -77,7 +77,7 @@ pub(super) struct Runner<'s, 'd> {
     pub(super) objects: Objects<'d>,
     /// Asynchronous events that were not asked for yet.
     pub(super) events: VecDeque<AsyncEvent>,
-    /// Where the data of requests are, by direction and the lowest bits of their ids.
+    /// The places of the requests' data, by direction and the lowest bits of their ids.
     pub(super) data: HashMap<(bool, u8), (u64, usize)>,
     /// Ports that the lines of the script have named; others are chosen.
     pub(super) ports: HashSet<u16>,
