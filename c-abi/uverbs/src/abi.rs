@@ -12,6 +12,7 @@ macro_rules! structures {
         pub(crate) struct $Name { $(pub(crate) $field: $type,)* }
     )* };
 }
+pub(crate) use structures;
 
 /// `RDMA_VERBS_IOCTL`.
 pub(crate) const RDMA_VERBS_IOCTL: u64 = 0xc018_1b01;
@@ -134,6 +135,14 @@ pub(crate) mod command {
     pub(crate) const OPEN_XRCD: u32 = 37;
     pub(crate) const CLOSE_XRCD: u32 = 38;
     pub(crate) const CREATE_XSRQ: u32 = 39;
+    // Of the extended ones alone.
+    pub(crate) const CREATE_FLOW: u32 = 50;
+    pub(crate) const DESTROY_FLOW: u32 = 51;
+    pub(crate) const CREATE_WQ: u32 = 52;
+    pub(crate) const MODIFY_WQ: u32 = 53;
+    pub(crate) const DESTROY_WQ: u32 = 54;
+    pub(crate) const CREATE_RWQ_IND_TBL: u32 = 55;
+    pub(crate) const DESTROY_RWQ_IND_TBL: u32 = 56;
 }
 
 structures! {
@@ -222,12 +231,6 @@ structures! {
         phys_port_cnt: u8,
         reserved: [u8; 4],
     }
-
-    /// The beginning of `struct ib_uverbs_ex_query_device_resp`, of which `response_length` says how much there is.
-    struct ExQueryDeviceOut { base: QueryDeviceOut, comp_mask: u32, response_length: u32, }
-
-    /// The beginning of `struct mlx5_ib_query_device_resp`.
-    struct Mlx5QueryDeviceOut { comp_mask: u32, response_length: u32, }
 
     struct QueryPortIn { response: u64, port_num: u8, reserved: [u8; 7], }
 

@@ -2,9 +2,7 @@
 
 use std::os::fd::IntoRawFd;
 
-use bareverbs_node::verbs::{
-    GidEntry, LinkLayer, MwType, Platform, PortState, QpAttrMask, QpKind, RoceVersion,
-};
+use bareverbs_node::verbs::{GidEntry, LinkLayer, MwType, QpAttrMask, QpKind, RoceVersion};
 use libc::c_int;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -27,20 +25,12 @@ const QPS_PER_PAGE: u32 = 2;
 const VECTORS: u32 = 1;
 /// The hop limit of connections over Ethernet, as routes have it by default.
 const HOP_LIMIT: u8 = 64;
-/// Flags of `ib_uverbs_query_device_resp.device_cap_flags`.
-mod cap {
-    /// `CHANGE_PHY_PORT`, `PORT_ACTIVE_EVENT`, `SYS_IMAGE_GUID` and `RC_RNR_NAK_GEN`.
-    pub(super) const ALWAYS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12;
-    pub(super) const AUTO_PATH_MIG: u32 = 1 << 4;
-    /// `MEM_WINDOW` and `MEM_WINDOW_TYPE_2B`.
-    pub(super) const WINDOWS: u32 = 1 << 17 | 1 << 24;
-    pub(super) const XRC: u32 = 1 << 20;
-    pub(super) const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
-}
 /// `MLX5_LIB_CAP_DYN_UAR`.
 const LIB_CAP_DYN_UAR: u64 = 1 << 1;
 /// `MLX5_IB_ALLOC_UCTX_DEVX`.
 const ALLOC_DEVX: u32 = 1 << 0;
+/// `IB_QPT_RAW_PACKET`.
+const RAW_PACKET: u8 = 8;
 /// `IB_QPT_DRIVER`: a type of the provider's.
 const DRIVER: u8 = 0xff;
 /// `MLX5_QP_FLAG_TYPE_DCT`.
@@ -149,19 +139,32 @@ impl<'d> Server<'_, '_, 'd> {
                 Ok(())
             }
             command::DESTROY_CQ => self.destroy_cq(fd, args),
+            command::CREATE_FLOW => self.create_flow(fd, args),
+            command::DESTROY_FLOW => self.destroy_flow(fd, args),
+            command::CREATE_WQ => self.create_wq(fd, args),
+            command::MODIFY_WQ => self.modify_wq(fd, args),
+            command::DESTROY_WQ => self.destroy_wq(fd, args),
+            command::CREATE_RWQ_IND_TBL => self.create_table(fd, args),
+            command::DESTROY_RWQ_IND_TBL => self.destroy_table(fd, args),
             command::CREATE_QP => self.create_qp(fd, args, extended),
             command::MODIFY_QP => self.modify_qp(fd, args, extended),
             command::QUERY_QP => {
                 let QueryQpIn { handle, .. } = args.input(CORE_IN)?;
-                let found = self.context(fd)?.qp(handle)?.query()?;
+                let context = self.context(fd)?;
+                let found = match context.objects.get_mut(&handle) {
+                    Some(Object::Raw(raw)) => raw.query()?,
+                    _ => context.qp(handle)?.query()?,
+                };
                 args.output(CORE_OUT, &found);
                 Ok(())
             }
             command::DESTROY_QP => {
-                let DestroyIn { handle, .. } = args.input(CORE_IN)?;
+                let asked: DestroyIn = args.input(CORE_IN)?;
+                self.check_rules(fd, &asked)?;
                 let context = self.context(fd)?;
-                let gone =
-                    context.remove(handle, |it| matches!(it, Object::Qp(_) | Object::Dct(_)))?;
+                let is =
+                    |it: &Object<'_>| matches!(it, Object::Qp(_) | Object::Dct(_) | Object::Raw(_));
+                let gone = context.remove(asked.handle, is)?;
                 if let Object::Qp(qp) = gone {
                     let user_handle = qp.wanted.user_handle;
                     let events_reported = context.read_events(user_handle, qp.events);
@@ -234,132 +237,6 @@ impl<'d> Server<'_, '_, 'd> {
             ..FromZeros::new_zeroed()
         };
         args.output(UHW_OUT, &out);
-        Ok(())
-    }
-
-    fn query_device(&mut self, args: &mut Args<'_>, extended: bool) -> Result<()> {
-        let caps = self.device.capabilities();
-        let port = self.device.query_port().map_err(refused)?;
-        let adapter = self.device.query_adapter().map_err(refused)?;
-        let firmware = caps.firmware;
-        let receive = u32::from(caps.hca.max_wqe_sz_rq()) / 16;
-        let flags = [
-            (cap::ALWAYS, true),
-            (cap::AUTO_PATH_MIG, caps.has_alternate_paths()),
-            (cap::WINDOWS, caps.has_memory_windows()),
-            (cap::XRC, caps.has_xrc()),
-            (
-                cap::MEM_MGT_EXTENSIONS,
-                !caps.hca.umr_modify_entity_size_disabled(),
-            ),
-        ];
-        let given = flags.iter().filter(|(_, given)| *given);
-        let max_mcast_grp = 1 << caps.hca.log_max_mcg();
-        let base = QueryDeviceOut {
-            fw_ver: u64::from(firmware.major) << 32
-                | u64::from(firmware.minor) << 16
-                | u64::from(firmware.subminor),
-            node_guid: port.node_guid.to_be_bytes(),
-            sys_image_guid: port.system_image_guid.to_be_bytes(),
-            max_mr_size: caps.max_mr_size(),
-            page_size_cap: !0xfff,
-            vendor_id: adapter.ieee_vendor_id,
-            vendor_part_id: self.device.platform().device_id().unwrap_or(0).into(),
-            max_qp: caps.max_qp(),
-            max_qp_wr: caps.max_qp_wr() / 4,
-            max_sge: caps.max_sge_rd().min(receive),
-            max_sge_rd: caps.max_sge_rd(),
-            max_cq: caps.max_cq(),
-            max_cqe: caps.max_cqe(),
-            max_mr: caps.max_mr(),
-            max_mw: match caps.has_memory_windows() {
-                true => caps.max_mr(),
-                false => 0,
-            },
-            device_cap_flags: given.fold(0, |flags, (flag, _)| flags | flag),
-            max_pd: caps.max_pd(),
-            max_srq: caps.max_srq(),
-            max_srq_wr: caps.max_srq_wr(),
-            max_srq_sge: receive.saturating_sub(1),
-            max_mcast_grp,
-            max_mcast_qp_attach: caps.hca.max_qp_mcg(),
-            max_total_mcast_qp_attach: max_mcast_grp.saturating_mul(caps.hca.max_qp_mcg()),
-            max_res_rd_atom: caps.max_responder_resources().saturating_mul(caps.max_qp()),
-            max_qp_rd_atom: caps.max_responder_resources(),
-            max_qp_init_rd_atom: caps.max_initiator_depth(),
-            atomic_cap: caps.has_atomics().into(),
-            max_ah: 1 << 30,
-            max_pkeys: 1,
-            local_ca_ack_delay: caps.hca.local_ca_ack_delay(),
-            phys_port_cnt: 1,
-            ..FromZeros::new_zeroed()
-        };
-        if extended {
-            let out = ExQueryDeviceOut {
-                base,
-                comp_mask: 0,
-                response_length: size_of::<ExQueryDeviceOut>() as u32,
-            };
-            args.output(CORE_OUT, &out);
-            let out = Mlx5QueryDeviceOut {
-                comp_mask: 0,
-                response_length: size_of::<Mlx5QueryDeviceOut>() as u32,
-            };
-            args.output(UHW_OUT, &out);
-        } else {
-            args.output(CORE_OUT, &base);
-        }
-        Ok(())
-    }
-
-    fn query_port(&mut self, args: &mut Args<'_>) -> Result<()> {
-        let QueryPortIn { port_num, .. } = args.input(CORE_IN)?;
-        if port_num != 1 {
-            return Err(libc::EINVAL);
-        }
-        let port = self.device.query_port().map_err(refused)?;
-        let ethernet = port.link_layer == LinkLayer::Ethernet;
-        // Lanes and the speed of each, as `mlx5_ib` has them.
-        let (width, speed) = match port.rate_mbps / 1000 {
-            0..10 => (1, 1),
-            10..25 => (1, 4),
-            25..40 => (1, 32),
-            40..100 => (2, 4),
-            100..200 => (2, 32),
-            200..400 => (2, 64),
-            _ => (2, 128),
-        };
-        let out = QueryPortOut {
-            // CM_SUP, IP_BASED_GIDS.
-            port_cap_flags: 1 << 16 | 1 << 26,
-            max_msg_sz: u32::try_from(port.max_msg_size).unwrap_or(u32::MAX),
-            gid_tbl_len: port.gid_table_len as u32,
-            pkey_tbl_len: if ethernet {
-                1
-            } else {
-                port.pkey_table_len as u16
-            },
-            lid: port.lid,
-            sm_lid: port.sm_lid,
-            state: match port.state {
-                PortState::Down => 1,
-                PortState::Init => 2,
-                PortState::Armed => 3,
-                PortState::Active => 4,
-                PortState::ActiveDefer => 5,
-                PortState::Unknown(_) => 0,
-            },
-            max_mtu: port.max_mtu.number(),
-            active_mtu: port.active_mtu.number(),
-            active_width: width,
-            active_speed: speed,
-            phys_state: if port.state == PortState::Down { 3 } else { 5 },
-            link_layer: if ethernet { 2 } else { 1 },
-            // GRH_REQUIRED.
-            flags: 1,
-            ..FromZeros::new_zeroed()
-        };
-        args.output(CORE_OUT, &out);
         Ok(())
     }
 
@@ -465,6 +342,11 @@ impl<'d> Server<'_, '_, 'd> {
             true => args.input(CORE_IN)?,
             false => args.input::<CreateQpIn>(CORE_IN)?.rest,
         };
+        if wanted.qp_type == RAW_PACKET {
+            let (handle, qpn, out) = self.create_raw_qp(fd, args, &wanted)?;
+            answer_qp(args, &wanted, (handle, qpn), &out);
+            return Ok(());
+        }
         // There are no indirection tables, and none of the flags. Without these Linux does not look at the two other fields.
         if wanted.comp_mask != 0 || wanted.create_flags != 0 {
             return Err(libc::EINVAL);
@@ -514,24 +396,9 @@ impl<'d> Server<'_, '_, 'd> {
                 (Object::Qp(Box::new(qp)), qpn)
             }
         };
-        let base = CreateQpOut {
-            handle: context.add(object),
-            qpn,
-            max_send_wr: wanted.max_send_wr,
-            max_recv_wr: wanted.max_recv_wr,
-            max_send_sge: wanted.max_send_sge,
-            max_recv_sge: wanted.max_recv_sge,
-            max_inline_data: wanted.max_inline_data,
-            reserved: 0,
-        };
-        let out = ExCreateQpOut {
-            base,
-            comp_mask: 0,
-            response_length: size_of::<ExCreateQpOut>() as u32,
-        };
-        args.output(CORE_OUT, &out);
+        let handle = context.add(object);
         // The first register of the first page: it takes 8 bytes at a time, so that QPs share it without a lock.
-        args.output(UHW_OUT, &Mlx5CreateQpOut::new_zeroed());
+        answer_qp(args, &wanted, (handle, qpn), &Mlx5CreateQpOut::new_zeroed());
         Ok(())
     }
 
@@ -550,6 +417,8 @@ impl<'d> Server<'_, '_, 'd> {
         if let Some(Object::Dct(dct)) = self.context(fd)?.objects.get_mut(&modify.handle) {
             dct.modify(&modify)?;
             provider_out.dctn = dct.number.unwrap_or(0);
+        } else if let Some(Object::Raw(raw)) = self.context(fd)?.objects.get_mut(&modify.handle) {
+            raw.modify(&modify)?;
         } else {
             let mac = match mask.contains(QpAttrMask::AV) {
                 true => self.destination_mac(&modify.dest)?,
@@ -626,6 +495,32 @@ fn gid_entry(index: u16, entry: &GidEntry) -> GidEntryOut {
         },
         netdev: 0,
     }
+}
+
+/// Answers with the handle and number of a new QP.
+fn answer_qp(
+    args: &mut Args<'_>,
+    wanted: &ExCreateQpIn,
+    (handle, qpn): (u32, u32),
+    provider: &Mlx5CreateQpOut,
+) {
+    let base = CreateQpOut {
+        handle,
+        qpn,
+        max_send_wr: wanted.max_send_wr,
+        max_recv_wr: wanted.max_recv_wr,
+        max_send_sge: wanted.max_send_sge,
+        max_recv_sge: wanted.max_recv_sge,
+        max_inline_data: wanted.max_inline_data,
+        reserved: 0,
+    };
+    let out = ExCreateQpOut {
+        base,
+        comp_mask: 0,
+        response_length: size_of::<ExCreateQpOut>() as u32,
+    };
+    args.output(CORE_OUT, &out);
+    args.output(UHW_OUT, provider);
 }
 
 /// The type of a QP that a program wants.

@@ -29,12 +29,17 @@ mod devx_methods;
 mod doorbell_pages;
 mod doorbells;
 mod events;
+mod flows;
 mod interposed;
 mod memory;
 #[path = "../../paths/src/next.rs"]
 mod next;
 mod objects;
+mod queries;
 mod queues;
+mod raw;
+mod raw_abi;
+mod raw_commands;
 mod real;
 mod server;
 mod srq;

@@ -14,9 +14,12 @@ use crate::abi::{AsyncEventOut, RegMrIn};
 use crate::attrs::{Result, refused};
 use crate::dct::Dct;
 use crate::devx::{Devx, Umem};
-use crate::doorbells::{self, Queue};
+use crate::doorbells;
 use crate::events::Channel;
+use crate::flows::Flow;
 use crate::queues::{Cq, Qp, Uar};
+use crate::raw::{Made, Queue, RawQp};
+use crate::raw_commands::Table;
 use crate::srq::{Opened, Srq};
 
 /// An object behind a handle.
@@ -30,6 +33,11 @@ pub(crate) enum Object<'d> {
     Dct(Box<Dct<'d>>),
     Srq(Box<Srq<'d>>),
     Xrcd(Rc<Opened<'d>>),
+    Raw(Box<RawQp<'d>>),
+    /// A receive queue of frames.
+    Wq(Box<Queue<'d>>),
+    Table(Box<Table<'d>>),
+    Flow(Box<Flow<'d>>),
     Devx(Box<Devx<'d>>),
     Umem(Box<Umem<'d>>),
     /// A doorbell page is the context's.
@@ -49,6 +57,8 @@ pub(crate) struct Context<'d> {
     pub(crate) async_events: Channel,
     pub(crate) channels: HashMap<c_int, Rc<Channel>>,
     pub(crate) objects: HashMap<u32, Object<'d>>,
+    /// The transport domain of its raw packet QPs, from the first one on.
+    pub(crate) domain: Option<Made<'d>>,
     next: u32,
 }
 
@@ -72,6 +82,7 @@ impl<'d> Context<'d> {
             async_events,
             channels: HashMap::new(),
             objects: HashMap::new(),
+            domain: None,
             next: 0,
         }
     }
@@ -88,6 +99,9 @@ impl<'d> Context<'d> {
         qp Qp Box<Qp<'d>>;
         srq Srq Box<Srq<'d>>;
         xrcd Xrcd Rc<Opened<'d>>;
+        raw Raw Box<RawQp<'d>>;
+        wq Wq Box<Queue<'d>>;
+        table Table Box<Table<'d>>;
     }
 
     pub(crate) fn cqn(&mut self, handle: u32) -> Result<u32> {
@@ -153,14 +167,18 @@ impl<'d> Context<'d> {
                 break;
             }
         }
-        let stays = !objects.is_empty();
+        // The domain goes behind its users.
+        let mut domain = self.domain.take();
+        let domain_stays = domain.as_mut().map_or(Ok(()), Made::destroy).is_err();
+        let stays = !objects.is_empty() || domain_stays;
         for (_, object) in objects {
             // The device may use its memory for ever.
             log::error!("an object of a closed context stays");
             // The program may give its records back, whatever the firmware answers.
             match &object {
-                Object::Qp(qp) => doorbells::remove(Queue::Send(qp.qp.qpn())),
-                Object::Cq(cq) => doorbells::remove(Queue::Arm(cq.cqn)),
+                Object::Qp(qp) => doorbells::remove(doorbells::Queue::Send(qp.qp.qpn())),
+                Object::Cq(cq) => doorbells::remove(doorbells::Queue::Arm(cq.cqn)),
+                Object::Raw(raw) => raw.silence(),
                 Object::Devx(devx) => devx.silence(),
                 _ => {}
             }
@@ -175,6 +193,7 @@ impl Object<'_> {
     fn rank(&self) -> u8 {
         match self {
             Self::Qp(_) | Self::Dct(_) | Self::Devx(_) => 0,
+            Self::Raw(_) | Self::Wq(_) | Self::Table(_) | Self::Flow(_) => 0,
             Self::Srq(_) => 1,
             Self::Cq(_) => 2,
             Self::Mr(..) | Self::Mw(_) | Self::Umem(_) | Self::Ah(_) | Self::Page | Self::Gone => 3,
@@ -212,6 +231,10 @@ impl Object<'_> {
             Self::Qp(qp) => qp.destroy(),
             Self::Dct(dct) => dct.destroy(),
             Self::Srq(srq) => srq.destroy(),
+            Self::Raw(raw) => raw.destroy(),
+            Self::Wq(queue) => queue.destroy(),
+            Self::Table(table) => table.made.destroy(),
+            Self::Flow(flow) => flow.destroy(),
             Self::Devx(devx) => devx.destroy(),
             Self::Umem(umem) => umem.destroy(),
             // The domain goes with its last handle.

@@ -80,6 +80,11 @@ impl<'d> Mapped<'d> {
         })
     }
 
+    /// The device may use it for ever.
+    pub(crate) fn keep(&mut self) {
+        self.mapping = None;
+    }
+
     pub(crate) fn pages(&self) -> usize {
         self.mapping.as_ref().map_or(0, |mapping| mapping.pages)
     }
@@ -116,9 +121,7 @@ pub(crate) fn undone<'a, 'd: 'a>(
 ) -> i32 {
     if error.may_still_happen() {
         // The device may use it for ever.
-        for mapped in memory {
-            mapped.mapping = None;
-        }
+        memory.into_iter().for_each(Mapped::keep);
     }
     refused(error)
 }

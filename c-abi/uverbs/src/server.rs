@@ -13,6 +13,7 @@ use crate::abi::Destination;
 use crate::attrs::Result;
 use crate::cm::Manager;
 use crate::events::EventQueue;
+use crate::flows::Rules;
 use crate::objects::{Context, Object};
 use crate::srq::Domains;
 use crate::{doorbells, trap};
@@ -43,6 +44,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     pub(crate) node_guid: [u8; 8],
     pub(crate) events: EventQueue<'d>,
     pub(crate) domains: Domains<'d>,
+    /// Rules for frames, from the first one on.
+    pub(crate) rules: Option<Rules<'d>>,
 }
 
 impl Server<'_, '_, '_> {

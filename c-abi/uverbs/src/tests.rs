@@ -9,6 +9,7 @@ use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::abi::*;
+use crate::raw_abi::*;
 use crate::thread;
 
 /// A call with its attributes.
@@ -217,6 +218,131 @@ fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &R
     plain::<DestroyQpOut>(fd, command::DESTROY_QP, &destroy).unwrap();
     let gone = plain::<DestroyQpOut>(fd, command::DESTROY_QP, &destroy);
     assert_eq!(gone.unwrap_err(), libc::EINVAL);
+}
+
+/// A raw packet QP, and one that hashes, with rules that send frames to them.
+fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
+    let (send, receive) = (Ring::new(), Ring::new());
+    let mut wanted = ExCreateQpIn::new_zeroed();
+    (wanted.pd_handle, wanted.qp_type) = (pd, 8);
+    (wanted.send_cq_handle, wanted.recv_cq_handle) = (cq, cq);
+    let mut provided = Mlx5CreateQpIn::new_zeroed();
+    (provided.sq_buf_addr, provided.db_addr) = send.addresses();
+    (provided.buf_addr, provided.rq_wqe_shift) = (receive.addresses().0, 4);
+    let create = |wanted: &ExCreateQpIn, provided: &[u8]| {
+        let mut out = ExCreateQpOut::new_zeroed();
+        let mut number = Mlx5CreateQpOut::new_zeroed();
+        let rooms = [out.as_mut_bytes(), number.as_mut_bytes()];
+        let create = command::CREATE_QP | command::EXTENDED;
+        command(fd, create, [wanted.as_bytes(), provided], rooms).map(|()| out.base)
+    };
+    // It has a queue, and known flags.
+    assert_eq!(
+        create(&wanted, provided.as_bytes()).unwrap_err(),
+        libc::EINVAL
+    );
+    (provided.sq_wqe_count, provided.rq_wqe_count) = (4, 4);
+    let unknown = ExCreateQpIn {
+        create_flags: 1 << 10,
+        ..wanted
+    };
+    assert_eq!(
+        create(&unknown, provided.as_bytes()).unwrap_err(),
+        libc::EOPNOTSUPP
+    );
+    let qp = create(&wanted, provided.as_bytes()).unwrap();
+    let modify = |handle: u32, state: u8, mask: u32| {
+        let mut modify = ModifyQpIn::new_zeroed();
+        (modify.handle, modify.attr_mask) = (handle, 1 | mask);
+        (modify.qp_state, modify.port_num) = (state, 1);
+        plain::<u32>(fd, command::MODIFY_QP, &modify)
+    };
+    assert_eq!(modify(qp.handle, 1, 0), Err(libc::EINVAL));
+    modify(qp.handle, 1, 1 << 5).unwrap();
+    for state in [2, 3] {
+        modify(qp.handle, state, 0).unwrap();
+    }
+    let mut query = QueryQpIn::new_zeroed();
+    query.handle = qp.handle;
+    let found: QueryQpOut = plain(fd, command::QUERY_QP, &query).unwrap();
+    assert_eq!(found.qp_state, 3);
+
+    // Two entries of one receive queue, by the hash of IPv4's addresses.
+    let mut queue = CreateWqIn::new_zeroed();
+    (queue.pd_handle, queue.cq_handle, queue.max_wr) = (pd, cq, 4);
+    let ring = Ring::new();
+    let mut ring_of = Mlx5CreateWqIn::new_zeroed();
+    (ring_of.buf_addr, ring_of.db_addr) = ring.addresses();
+    (ring_of.rq_wqe_count, ring_of.rq_wqe_shift) = (4, 4);
+    let mut made = CreateWqOut::new_zeroed();
+    let inputs = [queue.as_bytes(), ring_of.as_bytes()];
+    let rooms = [made.as_mut_bytes(), &mut []];
+    command(fd, command::CREATE_WQ, inputs, rooms).unwrap();
+    let mut ready = ModifyWqIn::new_zeroed();
+    (ready.handle, ready.wq_state) = (made.handle, 1);
+    assert_eq!(
+        plain::<u32>(fd, command::MODIFY_WQ, &ready),
+        Err(libc::EINVAL)
+    );
+    ready.attr_mask = 1;
+    plain::<u32>(fd, command::MODIFY_WQ, &ready).unwrap();
+    let entries = |log: u32| [0, log, made.handle, made.handle];
+    let table = |log| plain::<CreateTableOut>(fd, command::CREATE_RWQ_IND_TBL, &entries(log));
+    assert_eq!(table(2).unwrap_err(), libc::EINVAL);
+    let table = table(1).unwrap();
+    let mut hash = Mlx5CreateQpRssIn::new_zeroed();
+    (hash.rx_hash_fields_mask, hash.rx_hash_function) = (0b0011, 1);
+    let mut hashes = ExCreateQpIn::new_zeroed();
+    (hashes.pd_handle, hashes.qp_type, hashes.comp_mask) = (pd, 8, 1);
+    hashes.rwq_ind_tbl_handle = table.handle;
+    assert_eq!(create(&hashes, hash.as_bytes()).unwrap_err(), libc::EINVAL);
+    hash.rx_key_len = 40;
+    let both = Mlx5CreateQpRssIn {
+        rx_hash_fields_mask: 0b1111,
+        ..hash
+    };
+    assert_eq!(create(&hashes, both.as_bytes()).unwrap_err(), libc::EINVAL);
+    let hashes = create(&hashes, hash.as_bytes()).unwrap();
+    assert_eq!(hashes.qpn, 0);
+    assert_eq!(modify(hashes.handle, 1, 1 << 5), Err(libc::ENOSYS));
+
+    // What is used stays until its users are gone.
+    let mut rule = CreateFlowIn::new_zeroed();
+    (rule.qp_handle, rule.port, rule.priority) = (qp.handle, 1, 16);
+    let flow = |rule: &CreateFlowIn| plain::<CreateFlowOut>(fd, command::CREATE_FLOW, rule);
+    assert_eq!(flow(&rule).unwrap_err(), libc::ENOSPC);
+    rule.priority = 15;
+    let flow = flow(&rule).unwrap();
+    let gone = |number: u32, handle: u32| {
+        let comp_mask = 0;
+        plain::<[u32; 4]>(fd, number, &ExDestroyIn { comp_mask, handle }).map(drop)
+    };
+    let destroy_qp = |handle: u32| {
+        let destroy = DestroyIn {
+            handle,
+            ..FromZeros::new_zeroed()
+        };
+        plain::<DestroyQpOut>(fd, command::DESTROY_QP, &destroy).map(drop)
+    };
+    assert_eq!(destroy_qp(qp.handle), Err(libc::EBUSY));
+    assert_eq!(
+        gone(command::DESTROY_RWQ_IND_TBL, table.handle),
+        Err(libc::EBUSY)
+    );
+    assert_eq!(gone(command::DESTROY_WQ, made.handle), Err(libc::EBUSY));
+    for _ in 0..2 {
+        // The second time there is nothing.
+        let all = [
+            gone(command::DESTROY_FLOW, flow.handle),
+            destroy_qp(qp.handle),
+            destroy_qp(hashes.handle),
+            gone(command::DESTROY_RWQ_IND_TBL, table.handle),
+            gone(command::DESTROY_WQ, made.handle),
+        ];
+        let first = all[0];
+        assert_eq!(all, [first; 5]);
+    }
+    assert_eq!(gone(command::DESTROY_FLOW, flow.handle), Err(libc::EINVAL));
 }
 
 /// SRQs of both kinds with a limit, and a domain that two opens of a file share.
@@ -497,6 +623,7 @@ fn objects_come_and_go_by_commands() {
 
     a_limit_and_a_domain(fd, pd, cq.handle, &ring);
     an_address_handle_and_a_path(fd, pd, cq.handle);
+    frames_and_rules(fd, pd, cq.handle);
     memory_of_devx();
 
     // Commands that are not there, and descriptors that have no context.

@@ -240,6 +240,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 node_guid: node_guid(),
                 events,
                 domains: Domains::default(),
+                rules: None,
             },
             Err(error) => {
                 log::error!("{error}");
