@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use bareverbs_node::cm::rdma::{CmId, ConnParam};
 use bareverbs_node::verbs::{
-    Access, Buffer, Completion, Cq, CqEvents, CqInit, Mr, Qp, QpAttr, QpAttrMask, QpCap,
+    Access, Buffer, Completion, Cq, CqEvents, CqInit, Mr, Mtu, Qp, QpAttr, QpAttrMask, QpCap,
     QpInitHandles, QpState, RKey, Rc, Remote, SendData, SendFlags, SendOp, SendWr, WcStatus,
 };
 
@@ -90,6 +90,8 @@ pub(super) struct Connection {
     /// The last message is posted.
     said_last: bool,
     credits: u16,
+    /// The longest packet, once the QP is connected.
+    pub(super) path_mtu: Mtu,
 }
 
 impl Connection {
@@ -144,6 +146,7 @@ impl Connection {
             said_end: false,
             said_last: false,
             credits: sizes.receives,
+            path_mtu: QpAttr::DEFAULT.path_mtu,
         })
     }
 
@@ -207,6 +210,9 @@ impl Connection {
             attr.qp_access_flags = Access::REMOTE_WRITE;
         }
         self.qp.modify(&attr, mask)?;
+        if state == QpState::Rtr {
+            self.path_mtu = attr.path_mtu;
+        }
         if state == QpState::Init {
             let mut batch = self.qp.recv_queue().batch();
             for _ in 0..u32::from(self.credits) + CONTROL_RECEIVES {

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn rfcntl(socket: c_int, cmd: c_int, arg: c_long) -> c_int
                 -1 => Err(Errno::last()),
                 _ => Ok(0),
             },
-            _ => Err(Errno::EINVAL),
+            _ => Err(Errno::EOPNOTSUPP),
         }
     })
 }

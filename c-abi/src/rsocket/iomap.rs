@@ -8,9 +8,10 @@ use std::ptr::NonNull;
 
 use libc::{off_t, size_t};
 
-use crate::process::failure::{Errno, as_status, guarded, lock};
-use crate::rsocket::connection::End;
+use crate::process::failure::{Errno, Result, as_status, guarded, lock};
+use crate::rsocket::connection::{Connection, End};
 use crate::rsocket::data::{bytes, connection};
+use crate::rsocket::socket::{Phase, State};
 use crate::rsocket::table::socket;
 use crate::rsocket::task::as_length;
 
@@ -30,14 +31,18 @@ pub unsafe extern "C" fn riomap(
 ) -> off_t {
     let mapped = guarded(|| {
         let socket = self::socket(socket)?;
-        let start = NonNull::new(buf.cast::<u8>()).ok_or(Errno::EINVAL)?;
         // The other end knows lengths of 32 bits.
         if prot & !libc::PROT_WRITE != 0 || u32::try_from(len).is_err() {
             return Err(Errno::EINVAL);
         }
         let remote = prot & libc::PROT_WRITE != 0;
         let mut state = lock(&socket.state);
-        let connection = connection(&mut state).unwrap_or(Err(Errno(libc::ENOTCONN)))?;
+        let connection = connected(&mut state)?;
+        // Linux finds that there is no memory when it pins it, and refuses to pin none before.
+        let start = NonNull::new(buf.cast::<u8>()).ok_or(match len {
+            0 => Errno::EINVAL,
+            _ => Errno(libc::EFAULT),
+        })?;
         let buffer = NonNull::slice_from_raw_parts(start, len);
         let offset = (offset != -1).then_some(offset as u64);
         // SAFETY: the caller promises that the memory stays until it is unmapped or the rsocket is closed, and may change
@@ -51,6 +56,14 @@ pub unsafe extern "C" fn riomap(
     })
 }
 
+/// The connection, without which nothing can be mapped.
+fn connected(state: &mut State) -> Result<&mut Connection> {
+    match &mut state.phase {
+        Phase::Open(connection) => Ok(connection),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Unmaps a buffer: `riounmap`. What the other end writes there afterwards ends the connection.
 ///
 /// # Safety
@@ -60,7 +73,7 @@ pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) 
     as_status(|| {
         let socket = self::socket(socket)?;
         let mut state = lock(&socket.state);
-        let connection = connection(&mut state).unwrap_or(Err(Errno(libc::ENOTCONN)))?;
+        let connection = connected(&mut state)?;
         connection.unmap(buf as usize, len)
     })
 }

@@ -10,6 +10,7 @@ use libc::socklen_t;
 
 use crate::process::failure::{Errno, Result, as_status, lock};
 use crate::rdmacm::path::{self, MOST_PATHS};
+use crate::rsocket::connection::End;
 use crate::rsocket::options::MOST_INLINE;
 use crate::rsocket::socket::{Phase, Socket, State};
 use crate::rsocket::table::socket;
@@ -163,7 +164,7 @@ unsafe fn set(
             let paths = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
             options.path = Some(path::usable(paths)?);
         }
-        _ => return Err(Errno(libc::ENOPROTOOPT)),
+        _ => return Err(Errno::EOPNOTSUPP),
     }
     Ok(())
 }
@@ -217,6 +218,7 @@ fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => options.sizes.staging as c_int,
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive.into(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline.into(),
+        (libc::SOL_SOCKET, libc::SO_BROADCAST) => 0,
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let seconds = options.linger.map_or(0, |linger| linger.as_secs());
             let on = c_int::from(options.linger.is_some());
@@ -229,15 +231,36 @@ fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle,
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => 1024,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => match &state.phase {
+            Phase::Open(connection) => connection.path_mtu.bytes() as c_int,
+            _ => 2048,
+        },
+        // They mean nothing here.
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_CONGESTION) => 1,
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => return Ok(tcp_info(state)),
         (SOL_RDMA, RDMA_SQSIZE) => options.sizes.sends.into(),
         (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receives.into(),
         (SOL_RDMA, RDMA_INLINE) => options.sizes.inline.into(),
         (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.mappings.into(),
         (SOL_RDMA, RDMA_ROUTE) => return Err(Errno::EOPNOTSUPP),
-        _ => return Err(Errno(libc::ENOPROTOOPT)),
+        _ => return Err(Errno::EOPNOTSUPP),
     };
     Ok(number.to_ne_bytes().to_vec())
+}
+
+/// A `struct tcp_info`, of which `tcpi_state` and `tcpi_snd_cwnd` say something: `TCP_ESTABLISHED` or `TCP_CLOSE`, and how many
+/// messages can be under way.
+fn tcp_info(state: &State) -> Vec<u8> {
+    const LENGTH: usize = 104;
+    const SND_CWND: usize = 80;
+    const ESTABLISHED: u8 = 1;
+    const CLOSE: u8 = 7;
+    let is_open = matches!(&state.phase, Phase::Open(connection) if connection.end == End::Open);
+    let mut info = vec![0; LENGTH];
+    info[0] = if is_open { ESTABLISHED } else { CLOSE };
+    let window = u32::from(state.options.sizes.sends);
+    info[SND_CWND..SND_CWND + 4].copy_from_slice(&window.to_ne_bytes());
+    info
 }
 
 #[cfg(test)]
