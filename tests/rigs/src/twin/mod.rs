@@ -18,9 +18,10 @@
 //! `bareverbs-run --sockets` here.
 //!
 //! Scripts whose names begin with `newer-` call functions that are newer than Debian's rdma-core: they are compared on the
-//! machine with the newest only. `cargo rig twin only NAME...` compares the scripts whose names begin so.
+//! machine with the newest only. `cargo rig twin only NAME...` compares the scripts whose names begin so, and
+//! `cargo rig twin whole NAME...` does on all machines.
 //!
-//! Each function of libibverbs and librdmacm that works has to be called by twenty scripts; those of rsockets and mlx5's own are
+//! Each function of libibverbs and librdmacm that works has to be called by twenty scripts, also those of rsockets; mlx5's own are
 //! not counted. `cargo rig twin coverage` prints in how many the last run of all scripts has called each.
 //!
 //! Both sides' results are left in `target/rigs/twin/log/`, and those of the last run of all scripts in its folder `full/`.
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         print!("{}", coverage::report(&counts(&printed)));
         return Ok(Outcome::default());
     }
-    let whole = arguments == ["whole"];
+    let whole = arguments.first().is_some_and(|word| word == "whole");
     let mut scripts = written.clone();
     let mut options = vec![NAME.to_string()];
     match arguments {
@@ -125,12 +126,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
             );
             scripts.extend(drawn::scripts(seed, DRAWN[1]));
         }
-        _ if whole => {
+        [_, names @ ..] if whole => {
             scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
+            scripts.retain(|script| names.is_empty() || script.begins(names));
             options = oracles::WHOLE.map(String::from).into();
         }
         [word, names @ ..] if word == "only" => {
-            scripts.retain(|script| names.iter().any(|name| script.name.starts_with(name)));
+            scripts.retain(|script| script.begins(names));
             options = Vec::new();
             if !scripts.iter().all(Script::is_newer) {
                 options.push(NAME.to_string());
@@ -141,12 +143,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         }
         _ => {
             return Err(
-                "cargo rig twin [whole | rust | coverage | only NAME... | drawn CALLS [SEED]]"
+                "cargo rig twin [whole [NAME...] | rust | coverage | only NAME... | drawn CALLS [SEED]]"
                     .into(),
             );
         }
     }
-    let all_rows = whole || arguments.is_empty();
+    let all_rows = arguments.is_empty() || arguments == ["whole"];
     let (mut outcome, sides) = both(&root, NAME, &scripts, &options)?;
     let logs = root.join(LOGS);
     if all_rows {

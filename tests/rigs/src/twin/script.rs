@@ -127,6 +127,11 @@ impl Script {
         self.name.starts_with("newer-")
     }
 
+    /// Returns `true` if its name begins with one of these.
+    pub(super) fn begins(&self, names: &[String]) -> bool {
+        names.iter().any(|name| self.name.starts_with(name))
+    }
+
     /// Returns `true` if it uses the C library's sockets.
     pub(super) fn has_plain_sockets(&self) -> bool {
         self.name.ends_with("-plain")
