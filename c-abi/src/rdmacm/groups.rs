@@ -35,7 +35,7 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
     // SAFETY: the caller promises that the id was created here.
     unsafe {
         let qp = (*id).c.qp;
-        let gid = event.ud.ah_attr.dgid;
+        let (gid, lid) = (event.ud.ah_attr.dgid, event.ud.ah_attr.dlid);
         if qp.is_null() || gid.is_zero() {
             return Ok(());
         }
@@ -50,11 +50,11 @@ pub(crate) unsafe fn joined(id: *mut IdObject, event: &CmEvent) -> Result<()> {
                 return Ok(());
             }
         }
-        attach(qp, &ibv_gid { raw: gid.0 }, true)?;
+        attach(qp, &ibv_gid { raw: gid.0 }, lid, true)?;
         let mut inner = lock(&(*id).inner);
         for (joined, attached) in &mut inner.groups {
             if is_gid_of(*joined, gid) {
-                *attached = gid;
+                *attached = (gid, lid);
             }
         }
         // As for `rdma_listen`: from here on messages to the group arrive.

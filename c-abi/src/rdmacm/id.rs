@@ -51,8 +51,8 @@ pub(crate) struct Inner {
     pub(crate) options: Vec<IdOption>,
     /// On a listener of `rdma_create_ep`: what the QPs of its requests are made from.
     pub(crate) queues: Option<(ibv_qp_init_attr, *mut ibv_pd)>,
-    /// Multicast groups, and what the QP is attached to.
-    pub(crate) groups: Vec<(IpAddr, Gid)>,
+    /// Multicast groups, and the GID and LID that the QP is attached to.
+    pub(crate) groups: Vec<(IpAddr, (Gid, u16))>,
     /// The options of this end's QP, as the program or `rdma_create_qp` has said them.
     pub(crate) ece: Ece,
     /// Bound to the loopback address, which no device has.

@@ -33,7 +33,9 @@ unsafe fn join(id: *mut rdma_cm_id, join: &JoinMulticast) -> Result<bool> {
         let object = self::id(id)?;
         let (hca, cm) = manager_of(id)?;
         if !join.send_only {
-            lock(&object.inner).groups.push((join.group, Gid::ZERO));
+            lock(&object.inner)
+                .groups
+                .push((join.group, (Gid::ZERO, 0)));
         }
         let asked = hca.manager()?.join_multicast_ex(cm, join);
         if let Err(error) = asked {
@@ -126,11 +128,11 @@ pub unsafe extern "C" fn rdma_leave_multicast(
                 let place = inner.groups.iter().position(|(joined, _)| *joined == group);
                 place.map(|place| inner.groups.swap_remove(place).1)
             };
-            if let Some(gid) = attached.filter(|gid| !gid.is_zero())
+            if let Some((gid, lid)) = attached.filter(|(gid, _)| !gid.is_zero())
                 && !(*id).qp.is_null()
             {
                 // A QP that has left the group already is what was asked for.
-                let _: Result<()> = attach((*id).qp, &ibv_gid { raw: gid.0 }, false);
+                let _: Result<()> = attach((*id).qp, &ibv_gid { raw: gid.0 }, lid, false);
             }
             Ok(hca.manager()?.leave_multicast(cm, group)?)
         }

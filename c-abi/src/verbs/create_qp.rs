@@ -428,9 +428,9 @@ pub(crate) unsafe fn destroy_qp(qp: *mut ibv_qp) -> Result<()> {
 /// # Safety
 /// The QP was created here, and `gid` points to a GID.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
+pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller promises that the QP was created here, and `gid` points to a GID.
-    as_errno(|| unsafe { attach(qp, gid, true) })
+    as_errno(|| unsafe { attach(qp, gid, lid, true) })
 }
 
 /// The opposite: `ibv_detach_mcast`.
@@ -438,22 +438,28 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 /// # Safety
 /// As `ibv_attach_mcast`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _: u16) -> c_int {
+pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller promises the same as for `ibv_attach_mcast`.
-    as_errno(|| unsafe { attach(qp, gid, false) })
+    as_errno(|| unsafe { attach(qp, gid, lid, false) })
 }
 
 /// Lets a UD QP receive what is sent to a group, or no longer. As the kernel does it (`ib_uverbs_attach_mcast`), attaching
-/// again is a success that the device does not hear of, and what is not attached is not detached.
+/// again is a success that the device does not hear of, and what is not attached is not detached. A group is what has this GID and
+/// this LID, although the device looks at the GID only.
 ///
 /// # Safety
 /// The QP was created here, and `gid` points to a GID.
-pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) -> Result<()> {
+pub(crate) unsafe fn attach(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    lid: u16,
+    attach: bool,
+) -> Result<()> {
     // SAFETY: the caller promises that the QP was created here, and `gid` points to a GID.
     let (object, gid) = unsafe { (self::qp(qp)?, gid.as_ref().ok_or(Errno::EINVAL)?) };
     let gid = Gid(gid.raw);
     let mut groups = lock(&object.groups);
-    let attached = groups.iter().position(|group| *group == gid);
+    let attached = groups.iter().position(|group| *group == (gid, lid));
     object.with(|qp| {
         let AnyQp::Verbs(qp) = qp else {
             return Err(Errno::EINVAL);
@@ -463,7 +469,7 @@ pub(crate) unsafe fn attach(qp: *mut ibv_qp, gid: *const ibv_gid, attach: bool) 
             (true, Some(_)) => {}
             (true, None) => {
                 qp.attach_mcast(gid)?;
-                groups.push(gid);
+                groups.push((gid, lid));
             }
             (false, Some(at)) => {
                 qp.detach_mcast(gid)?;

@@ -134,8 +134,8 @@ pub(crate) struct QpObject {
     pub(crate) acks: Acks,
     /// The path that was set last: of one inside the device the device itself knows nothing.
     pub(crate) path: Mutex<AhAttr>,
-    /// The groups that it is attached to.
-    pub(crate) groups: Mutex<Vec<Gid>>,
+    /// The groups that it is attached to, by GID and LID.
+    pub(crate) groups: Mutex<Vec<(Gid, u16)>>,
     /// The part of a QP that the connection manager moves.
     pub(crate) moved: Moved,
 }
