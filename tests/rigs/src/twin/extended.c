@@ -65,7 +65,7 @@ static void wr_post(struct ibv_qp *qp) {
             fail("no such operation:", key("op"));
         }
         if (ah)
-            ibv_wr_set_ud_addr(qpx, ah, dest ? dest->qp_num : 0, k("qkey", 0x11111111));
+            ibv_wr_set_ud_addr(qpx, ah, dest ? dest->qp_num : k("qpn", 0), k("qkey", 0x11111111));
         if (!data || key("no_data"))
             continue;
         if (key("inline"))

@@ -137,6 +137,9 @@ impl Ids {
             (4, Ids::migrate),
             (24, Ids::data),
             (8, Ids::destroy),
+            (10, Ids::destroy_with_peer),
+            (4, Ids::listen_again),
+            (8, Ids::hear_nothing),
             (4, Ids::look_up),
         ];
         let sum = CALLS.iter().map(|(weight, _)| weight).sum();
@@ -310,9 +313,12 @@ impl Ids {
     }
 
     fn hang_up(&mut self) {
-        let Some(id) = self.in_stage(&[Stage::Connected]) else {
-            return;
-        };
+        if let Some(id) = self.in_stage(&[Stage::Connected]) {
+            self.hang_up_of(id);
+        }
+    }
+
+    fn hang_up_of(&mut self, id: usize) {
         let Some(peer) = self.all[id].peer else {
             return;
         };
@@ -360,6 +366,7 @@ impl Ids {
             Stage::Routed,
             Stage::Listens,
             Stage::Asks,
+            Stage::IsAsked,
             Stage::Connected,
             Stage::Closed,
         ];
@@ -387,6 +394,7 @@ impl Ids {
             Stage::Routed => &[
                 "rdma_accept",
                 "rdma_reject",
+                "rdma_establish",
                 "rdma_resolve_addr",
                 "rdma_resolve_route",
                 "rdma_listen",
@@ -397,12 +405,25 @@ impl Ids {
                 "rdma_resolve_route",
                 "rdma_reject",
                 "rdma_bind_addr",
+                "rdma_accept",
+                "rdma_disconnect",
+                "rdma_establish",
             ],
             Stage::Asks => &[
                 "rdma_connect",
                 "rdma_resolve_addr",
                 "rdma_resolve_route",
                 "rdma_listen",
+                "rdma_establish",
+                "rdma_bind_addr",
+            ],
+            Stage::IsAsked => &[
+                "rdma_connect",
+                "rdma_resolve_addr",
+                "rdma_resolve_route",
+                "rdma_listen",
+                "rdma_bind_addr",
+                "rdma_establish",
             ],
             Stage::Connected => &[
                 "rdma_connect",
@@ -411,6 +432,8 @@ impl Ids {
                 "rdma_listen",
                 "rdma_bind_addr",
                 "rdma_establish",
+                "rdma_reject",
+                "rdma_accept",
             ],
             _ => &[
                 "rdma_connect",
@@ -418,6 +441,10 @@ impl Ids {
                 "rdma_resolve_route",
                 "rdma_listen",
                 "rdma_bind_addr",
+                "rdma_accept",
+                "rdma_reject",
+                "rdma_disconnect",
+                "rdma_establish",
             ],
         };
         let call = self.one(calls);
@@ -432,6 +459,58 @@ impl Ids {
             _ => String::new(),
         };
         self.say(format!("{call} {name}{more}"));
+        // A call that fails stops the queue pair.
+        if (stage, call) == (Stage::Connected, "rdma_accept") {
+            self.hang_up_of(id);
+        }
+        if self.all[id].queue_pair && self.draw.rng.chance(300) {
+            self.say(format!("query_qp q{name} QP_STATE psn=any"));
+        }
+    }
+
+    /// Destroys an id of which another end hears.
+    fn destroy_with_peer(&mut self) {
+        let Some(id) = self.in_stage(&[Stage::IsAsked, Stage::Connected]) else {
+            return;
+        };
+        let Some(peer) = self.all[id].peer else {
+            return;
+        };
+        self.destroy_id(id);
+        self.event(peer);
+        let connected = self.all[peer].stage == Stage::Connected;
+        self.all[peer].stage = Stage::Closed;
+        if connected && self.draw.rng.chance(500) {
+            let name = self.name(peer);
+            self.say(format!("rdma_disconnect {name}"));
+        }
+    }
+
+    /// Destroys the listener, or makes another one.
+    fn listen_again(&mut self) {
+        match self.in_stage(&[Stage::Listens]) {
+            None => self.listener(),
+            Some(id) if self.draw.rng.chance(300) => self.destroy_id(id),
+            Some(_) => {}
+        }
+    }
+
+    /// Looks for an event where none comes.
+    fn hear_nothing(&mut self) {
+        let quiet = [
+            Stage::New,
+            Stage::Bound,
+            Stage::Addressed,
+            Stage::Routed,
+            Stage::Listens,
+            Stage::Asks,
+            Stage::IsAsked,
+            Stage::Connected,
+        ];
+        if let Some(id) = self.in_stage(&quiet) {
+            let line = format!("event {} wait=10", self.all[id].channel);
+            self.say(line);
+        }
     }
 
     fn migrate(&mut self) {

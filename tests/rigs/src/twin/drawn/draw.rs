@@ -43,6 +43,14 @@ pub(super) struct Thing {
     pub(super) entries: u32,
     /// It is of the second kind: a window of type 2, or a queue for XRC.
     pub(super) second: bool,
+    /// A shared queue's: an event comes when fewer receives wait.
+    pub(super) limit: u32,
+    /// A queue of completions': it has been asked for an event, of solicited completions only or of each.
+    pub(super) armed: Option<Armed>,
+    /// A queue of completions': the events that were taken and not acknowledged.
+    pub(super) owed: u32,
+    /// An address handle's: the group to which it leads.
+    pub(super) group: Option<&'static str>,
     pub(super) pair: Option<Pair>,
 }
 
@@ -53,10 +61,17 @@ pub(super) struct Draw {
     pub(super) things: Vec<Thing>,
     /// The places of memory in which a receive may come, or has come and was not taken.
     pub(super) taken: [bool; PLACES],
-    /// There may be events that were not taken.
-    pub(super) more_events: bool,
+    /// The asynchronous events that come and were not taken.
+    pub(super) events: u32,
     /// Requests that read so far: each has the next place in memory.
     pub(super) reads: u32,
+}
+
+/// The completions of which a queue tells by an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Armed {
+    Each,
+    Solicited,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +143,8 @@ pub(super) struct Pair {
     pub(super) waiting: VecDeque<Receive>,
     /// The places of receives that have completed and were not taken.
     pub(super) arrived: VecDeque<usize>,
+    /// The groups that it is attached to.
+    pub(super) groups: Vec<&'static str>,
 }
 
 /// A receive.
@@ -160,6 +177,10 @@ impl Draw {
             bound: None,
             entries: 0,
             second: false,
+            limit: 0,
+            armed: None,
+            owed: 0,
+            group: None,
             pair: None,
         });
         self.things.len() - 1

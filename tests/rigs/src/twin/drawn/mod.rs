@@ -8,10 +8,13 @@
 
 mod connections;
 mod draw;
+mod groups;
+mod notices;
 mod objects;
 mod posts;
 mod queue_pairs;
 mod windows;
+mod wrong;
 
 use super::script::{END, Script};
 use connectx_model::link::rng::Rng;
@@ -41,7 +44,7 @@ fn script(seed: u64, number: u64) -> Script {
         lines: Vec::new(),
         things: Vec::new(),
         taken: [false; PLACES],
-        more_events: false,
+        events: 0,
         reads: 0,
     };
     let wanted = CALLS.0 + draw.rng.below(CALLS.1 - CALLS.0);
@@ -71,6 +74,9 @@ impl Draw {
         self.domain();
         self.memory();
         self.whole_region();
+        if self.rng.chance(500) {
+            self.channel();
+        }
         if self.rng.chance(750) {
             self.connected();
         }
@@ -97,6 +103,12 @@ impl Draw {
             (20, Draw::modify_wrongly),
             (16, Draw::ask_queue_pair),
             (4, Draw::multicast),
+            (8, Draw::join_group),
+            (20, Draw::send_to_group),
+            (10, Draw::share),
+            (12, Draw::limit),
+            (24, Draw::arm),
+            (6, Draw::acknowledge_some),
             (24, Draw::destroy),
             (6, Draw::ask_device),
             (30, Draw::receive),
@@ -122,6 +134,11 @@ impl Draw {
         for pair in self.all(Kind::QueuePair) {
             self.poll_all(pair);
         }
+        for cq in self.all(Kind::Completions) {
+            self.acknowledge(cq);
+        }
+        self.leave_groups();
+        self.nothing_is_left();
     }
 }
 

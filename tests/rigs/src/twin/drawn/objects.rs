@@ -221,7 +221,8 @@ impl Draw {
         };
         let name = self.name(cq).to_string();
         match self.rng.below(6) {
-            0 | 1 => {
+            // The event that an armed queue may have of it is left open.
+            0 | 1 if self.things[cq].armed.is_none() => {
                 let used = self.is_used(cq);
                 let size = match used {
                     true => self.one(&["0", "-1", "max.max_cqe+1", "64", "100", "200"]),
@@ -315,7 +316,10 @@ impl Draw {
                 ]);
                 self.say(format!("modify_srq {name} {wrong}"));
             }
-            1 => self.say(format!("modify_srq {name} SRQ_LIMIT limit=0")),
+            1 => {
+                self.things[srq].limit = 0;
+                self.say(format!("modify_srq {name} SRQ_LIMIT limit=0"));
+            }
             _ => self.say(format!("query_srq {name}")),
         }
     }
@@ -407,9 +411,14 @@ impl Draw {
             return;
         }
         if kind == Kind::QueuePair {
+            if self.of_pair(thing, |pair| !pair.groups.is_empty()) {
+                // It is refused.
+                return self.say(format!("destroy_qp {}", self.name(thing)));
+            }
             self.part(thing);
             self.forget(thing);
         }
+        self.acknowledge(thing);
         let call = match kind {
             Kind::Domain => "dealloc_pd",
             Kind::Memory => return,

@@ -9,17 +9,15 @@ use super::draw::{BUFFER, Draw, Kind, PLACE, PLACES, Receive, Sent, State, Thing
 pub(super) const READ_INTO: u32 = 16384;
 /// The begin of what the other end writes, and its room.
 pub(super) const WRITTEN: u32 = 24576;
-const WRITTEN_ROOM: u32 = 8192;
+pub(super) const WRITTEN_ROOM: u32 = 8192;
 /// The bytes that a place for reads has, and the number of these.
 const READ_PLACE: u32 = 1024;
 const READ_PLACES: u32 = (WRITTEN - READ_INTO) / READ_PLACE;
 /// The bytes before a datagram.
-const HEADERS: u32 = 40;
+pub(super) const HEADERS: u32 = 40;
 /// The bytes of what is received or read where it must not be. Those of less, `mlx5_ib` lets the card write into completions,
 /// from which the library copies them without a look at the region.
 const NOT_WITH_COMPLETION: u32 = 128;
-/// The ids of requests that have to be refused begin here.
-const REFUSED: u32 = 900;
 /// A completion that comes is not waited for longer than that.
 const PATIENCE: &str = "wait=5000";
 
@@ -33,9 +31,9 @@ pub(super) struct Operation {
     pub(super) name: &'static str,
     /// The right that it needs at the other end.
     pub(super) right: u32,
-    receives: bool,
+    pub(super) receives: bool,
     immediate: bool,
-    atomic: bool,
+    pub(super) atomic: bool,
 }
 
 const fn operation(name: &'static str, right: u32, receives: bool, immediate: bool) -> Operation {
@@ -48,20 +46,13 @@ const fn operation(name: &'static str, right: u32, receives: bool, immediate: bo
     }
 }
 
-const SEND: Operation = operation("WR_SEND", 0, true, false);
-const SEND_IMM: Operation = operation("WR_SEND_WITH_IMM", 0, true, true);
+pub(super) const SEND: Operation = operation("WR_SEND", 0, true, false);
+pub(super) const SEND_IMM: Operation = operation("WR_SEND_WITH_IMM", 0, true, true);
 pub(super) const WRITE: Operation = operation("WR_RDMA_WRITE", REMOTE_WRITE, false, false);
 const WRITE_IMM: Operation = operation("WR_RDMA_WRITE_WITH_IMM", REMOTE_WRITE, true, true);
 pub(super) const READ: Operation = operation("WR_RDMA_READ", REMOTE_READ, false, false);
-const ADD: Operation = operation("WR_ATOMIC_FETCH_AND_ADD", REMOTE_ATOMIC, false, false);
-const SWAP: Operation = operation("WR_ATOMIC_CMP_AND_SWP", REMOTE_ATOMIC, false, false);
-
-/// The state of the other end after an error.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Other {
-    Works,
-    Fails,
-}
+pub(super) const ADD: Operation = operation("WR_ATOMIC_FETCH_AND_ADD", REMOTE_ATOMIC, false, false);
+pub(super) const SWAP: Operation = operation("WR_ATOMIC_CMP_AND_SWP", REMOTE_ATOMIC, false, false);
 
 impl Draw {
     /// The ends of a connection on which requests complete as they should: the sender first.
@@ -96,11 +87,24 @@ impl Draw {
     }
 
     /// The receives that wait at a queue pair.
-    fn waits(&self, qp: usize) -> u32 {
+    pub(super) fn waits(&self, qp: usize) -> u32 {
         match self.of_pair(qp, |pair| pair.shared) {
             Some(shared) => self.things[shared].receives.len() as u32,
             None => self.of_pair(qp, |pair| pair.waiting.len() as u32),
         }
+    }
+
+    /// The places of its receive queue that are in use: a receive's is free again when its completion has been taken.
+    fn holds(&self, qp: usize) -> u32 {
+        let shared = self.of_pair(qp, |pair| pair.shared);
+        let on_it = match shared {
+            Some(_) => self.pairs(|pair| pair.shared == shared),
+            None => vec![qp],
+        };
+        let arrived = on_it
+            .into_iter()
+            .map(|it| self.of_pair(it, |pair| pair.arrived.len() as u32));
+        self.waits(qp) + arrived.sum::<u32>()
     }
 
     pub(super) fn receive(&mut self) {
@@ -116,13 +120,13 @@ impl Draw {
     }
 
     /// Posts a receive, in a place of its own. Returns its bytes.
-    fn post_receive(&mut self, qp: usize, short: bool) -> Option<u32> {
+    pub(super) fn post_receive(&mut self, qp: usize, short: bool) -> Option<u32> {
         let region = self.region_of(qp, 1)?;
         let (kind, shared, wr, sges) =
             self.of_pair(qp, |pair| (pair.kind, pair.shared, pair.wr, pair.sges));
         let room = shared.map_or(wr, |it| self.things[it].entries);
         let place = self.taken.iter().position(|taken| !taken)?;
-        if self.waits(qp) >= room {
+        if self.holds(qp) >= room {
             return None;
         }
         let sges = match shared {
@@ -161,14 +165,15 @@ impl Draw {
     }
 
     /// The bytes of the receive that the next message takes.
-    fn next_receive(&self, qp: usize) -> Option<u32> {
+    pub(super) fn next_receive(&self, qp: usize) -> Option<u32> {
         match self.of_pair(qp, |pair| pair.shared) {
             Some(shared) => self.things[shared].receives.front().map(|it| it.bytes),
             None => self.of_pair(qp, |pair| pair.waiting.front().map(|it| it.bytes)),
         }
     }
 
-    fn took_receive(&mut self, qp: usize) {
+    /// A message has taken a receive.
+    pub(super) fn took_receive(&mut self, qp: usize, solicited: bool) {
         let taken = match self.of_pair(qp, |pair| pair.shared) {
             Some(shared) => self.things[shared].receives.pop_front(),
             None => self.pair(qp).waiting.pop_front(),
@@ -176,6 +181,16 @@ impl Draw {
         if let Some(Receive { region, place, .. }) = taken {
             self.things[region].posted -= 1;
             self.pair(qp).arrived.push_back(place);
+            let cq = self.of_pair(qp, |pair| pair.recv_cq);
+            self.completed(cq, solicited);
+        }
+        if let Some(shared) = self.of_pair(qp, |pair| pair.shared) {
+            let queue = &mut self.things[shared];
+            if (queue.receives.len() as u32) < queue.limit {
+                queue.limit = 0;
+                self.events += 1;
+                self.take_events();
+            }
         }
     }
 
@@ -202,6 +217,9 @@ impl Draw {
             return;
         }
         if self.of_pair(sender, |pair| pair.sent.len() as u32 >= pair.wr) && !self.settle(sender) {
+            return;
+        }
+        if operation.receives && !self.settle_sharing(sender, other) {
             return;
         }
         if operation.receives && self.waits(other) == 0 {
@@ -231,9 +249,25 @@ impl Draw {
         }
     }
 
+    /// Waits until nothing is on its way to a shared receive queue but from this sender: messages of several take its receives
+    /// in any order. Returns `false` if that cannot be known.
+    pub(super) fn settle_sharing(&mut self, sender: usize, other: usize) -> bool {
+        let Some(shared) = self.of_pair(other, |pair| pair.shared) else {
+            return true;
+        };
+        let on_it = self.pairs(|pair| pair.shared == Some(shared));
+        let senders: Vec<usize> = on_it
+            .into_iter()
+            .filter_map(|it| self.of_pair(it, |pair| pair.partner))
+            .filter(|it| *it != sender && !self.things[*it].gone)
+            .filter(|it| self.of_pair(*it, |pair| !pair.sent.is_empty()))
+            .collect();
+        senders.into_iter().all(|it| self.settle(it))
+    }
+
     /// Posts a request of at most so many bytes, which succeeds unless `wrong` says otherwise. Returns `false` if there is
     /// no memory for it.
-    fn post(
+    pub(super) fn post(
         &mut self,
         sender: usize,
         other: usize,
@@ -358,7 +392,9 @@ impl Draw {
         }
         if kind == Type::Ud {
             let pd = self.things[sender].of[0];
-            let all = self.some(|it| it.kind == Kind::Address && it.of[0] == pd);
+            let leads =
+                |it: &Thing| it.kind == Kind::Address && it.of[0] == pd && it.group.is_none();
+            let all = self.some(leads);
             let Some(ah) = self.among(&all) else {
                 return false;
             };
@@ -377,7 +413,7 @@ impl Draw {
             });
             self.reads += local_right;
             if operation.receives {
-                self.took_receive(other);
+                self.took_receive(other, flags.contains(&"SEND_SOLICITED"));
             }
         }
         true
@@ -482,7 +518,8 @@ impl Draw {
         }
     }
 
-    /// Waits until nothing is on its way between a queue pair and its other end. Returns `false` if that cannot be known.
+    /// Waits until nothing is on its way between a queue pair and its other end, nor to it from a group. Returns `false` if that
+    /// cannot be known.
     pub(super) fn settle(&mut self, qp: usize) -> bool {
         let Some(other) = self
             .of_pair(qp, |pair| pair.partner)
@@ -508,156 +545,5 @@ impl Draw {
             self.poll_all(end);
         }
         true
-    }
-
-    /// Posts a request that fails.
-    pub(super) fn send_wrongly(&mut self) {
-        let Some((sender, other)) = self.ends(&[Type::Rc]) else {
-            return;
-        };
-        if !self.settle(sender) {
-            return;
-        }
-        let operation = self.one(&[SEND, SEND_IMM, WRITE, WRITE, READ, READ, ADD, SWAP]);
-        if self.of_pair(other, |pair| operation.right & !pair.access != 0) {
-            return;
-        }
-        let remote_wrong = self.one(&[" rkey=1", " remote=65536", " remote=65532"]);
-        let remote_wrong = if operation.atomic && self.rng.chance(300) {
-            " remote=24580"
-        } else {
-            remote_wrong
-        };
-        let local_wrong = self.one(&[" lkey=1", " at=65536", " at=65532"]);
-        let waits = self.waits(other);
-        let (retry, other_shared) = (
-            self.of_pair(sender, |pair| pair.rnr_retry),
-            self.of_pair(other, |pair| pair.shared),
-        );
-        if operation.receives && waits == 0 {
-            if retry != 7 && self.rng.chance(300) {
-                if self.post(sender, other, operation, 8, Some("")) {
-                    self.erred(sender, other, Other::Works);
-                }
-                return;
-            }
-            if other_shared.is_some() {
-                return;
-            }
-            // A receive into a place that is not there, or one that is too short.
-            let Some(region) = self.region_of(other, 1) else {
-                return;
-            };
-            let how = self.one(&[
-                "lkey=1 len=200",
-                "at=65536 len=200",
-                "at=65532 len=200",
-                "len=100",
-                "len=0",
-            ]);
-            let line = format!(
-                "post_recv {} mr={} {how} id=99",
-                self.name(other),
-                self.name(region)
-            );
-            self.say(line);
-            if self.post(sender, other, operation, 8, Some("")) {
-                let cq = self.of_pair(other, |pair| pair.recv_cq);
-                self.take(cq, 1);
-                self.erred(sender, other, Other::Fails);
-            }
-            return;
-        }
-        if operation.right == 0 || !operation.atomic && self.rng.chance(300) {
-            if self.post(sender, other, operation, 8, Some(local_wrong)) {
-                self.erred(sender, other, Other::Works);
-            }
-        } else if self.post(sender, other, operation, 8, Some(remote_wrong)) {
-            self.erred(sender, other, Other::Fails);
-            if !self.more_events {
-                self.say("async");
-            }
-        }
-    }
-
-    /// Takes the completion of a request that failed, and what came back with it.
-    pub(super) fn erred(&mut self, sender: usize, other: usize, end: Other) {
-        let cq = self.of_pair(sender, |pair| pair.send_cq);
-        self.take(cq, 1);
-        self.failed(sender);
-        if end == Other::Fails {
-            self.failed(other);
-        }
-        self.part(sender);
-        let names = [sender, other].map(|it| self.name(it).to_string());
-        for name in names {
-            self.say(format!("query_qp {name} QP_STATE"));
-        }
-    }
-
-    /// Posts what is refused at once.
-    pub(super) fn refused_post(&mut self) {
-        let able = self.pairs(|pair| {
-            matches!(pair.kind, Type::Rc | Type::Uc | Type::Ud) && pair.state != State::Error
-        });
-        let Some(qp) = self.among(&able) else {
-            return;
-        };
-        let Some(region) = self.region_of(qp, 1) else {
-            return;
-        };
-        let state = self.of_pair(qp, |pair| pair.state);
-        let names = [qp, region].map(|it| self.name(it).to_string());
-        let ud = self.of_pair(qp, |pair| pair.kind == Type::Ud);
-        let pd = self.things[qp].of[0];
-        let ah = self.some(|it| it.kind == Kind::Address && it.of[0] == pd);
-        let to = match (ud, self.among(&ah)) {
-            (true, None) => return,
-            (true, Some(ah)) => format!(" ah={} dest={}", self.name(ah), names[0]),
-            _ => String::new(),
-        };
-        let id = REFUSED + self.rng.below(90);
-        let begin = format!("post_send {} mr={}", names[0], names[1]);
-        if state != State::Sends {
-            let op = self.one(&["WR_SEND", "WR_SEND_WITH_IMM"]);
-            return self.say(format!("{begin} op={op} id={id}{to}"));
-        }
-        let wrong = self.one(&["sges=31", "len=100000 flags=SEND_INLINE", "op=12", "op=50"]);
-        self.say(format!("{begin} {wrong} id={id}{to}"));
-    }
-
-    /// Posts to a queue pair in Error, which gives it back.
-    pub(super) fn post_in_error(&mut self) {
-        let failed = self.pairs(|pair| {
-            pair.state == State::Error && pair.partner.is_some() && pair.kind != Type::Ud
-        });
-        let Some(qp) = self.among(&failed) else {
-            return;
-        };
-        let Some(region) = self.region_of(qp, 1) else {
-            return;
-        };
-        let names = [qp, region].map(|it| self.name(it).to_string());
-        let (ready, shared, cqs, extended) = self.of_pair(qp, |pair| {
-            (
-                pair.was_ready,
-                pair.shared,
-                (pair.send_cq, pair.recv_cq),
-                pair.extended,
-            )
-        });
-        if ready && self.rng.chance(500) {
-            let how = if extended && self.rng.chance(500) {
-                "wr_post"
-            } else {
-                "post_send"
-            };
-            let op = self.one(&["WR_SEND", "WR_RDMA_WRITE", "WR_SEND_WITH_IMM"]);
-            self.say(format!("{how} {} mr={} op={op} id=33", names[0], names[1]));
-            self.take(cqs.0, 1);
-        } else if shared.is_none() {
-            self.say(format!("post_recv {} mr={} id=133", names[0], names[1]));
-            self.take(cqs.1, 1);
-        }
     }
 }

@@ -83,10 +83,15 @@ impl Draw {
 
     /// Two queue pairs that are each other's end, with queues of completions of their own.
     pub(super) fn connected(&mut self) {
+        let kind = self.one(&[Type::Rc, Type::Rc, Type::Rc, Type::Uc, Type::Ud]);
+        self.connect_as(kind);
+    }
+
+    /// Two queue pairs of a type.
+    pub(super) fn connect_as(&mut self, kind: Type) {
         if self.pairs(|pair| pair.partner.is_some()).len() > 6 {
             return;
         }
-        let kind = self.one(&[Type::Rc, Type::Rc, Type::Rc, Type::Uc, Type::Ud]);
         let pd = self.among(&self.some(|it| it.kind == Kind::Region && it.access == WHOLE));
         let Some(pd) = pd.map(|region| self.things[region].of[0]) else {
             return;
@@ -99,20 +104,22 @@ impl Draw {
         let mut ends = [0; 2];
         for (end, pd) in ends.iter_mut().zip([pd, other]) {
             let [send_cq, recv_cq] = [(); 2].map(|()| {
-                let cq = self.add(Kind::Completions, "cq", &[]);
+                let channel = self.any(Kind::Channel).filter(|_| self.rng.chance(600));
+                let of: Vec<usize> = channel.into_iter().collect();
+                let cq = self.add(Kind::Completions, "cq", &of);
                 self.things[cq].entries = 64;
-                let how = self.one(&[
-                    "create_cq 64 null 0",
-                    "create_cq 64 null 0",
-                    "create_cq_ex cqe=64 wc=WC_STANDARD_FLAGS",
-                ]);
+                let channel = channel.map_or("null", |it| self.name(it)).to_string();
+                let how = match self.rng.below(3) {
+                    0 => format!("create_cq_ex cqe=64 channel={channel} wc=WC_STANDARD_FLAGS"),
+                    _ => format!("create_cq 64 {channel} 0"),
+                };
                 self.say(format!("{} = {how}", self.name(cq)));
                 cq
             });
             let shared = self.some(|it| it.kind == Kind::Shared && !it.second && it.of[0] == pd);
             let shared = self
                 .among(&shared)
-                .filter(|_| kind == Type::Rc && self.rng.chance(300));
+                .filter(|_| kind == Type::Rc && self.rng.chance(600));
             let Some(pair) = self.create(kind, pd, send_cq, recv_cq, shared) else {
                 return;
             };
@@ -123,8 +130,10 @@ impl Draw {
         self.pair(one).partner = Some(two);
         self.pair(two).partner = Some(one);
         if kind == Type::Ud {
-            let ah = self.add(Kind::Address, "ah", &[pd]);
-            self.say(format!("{} = create_ah {}", self.name(ah), self.name(pd)));
+            for pd in [pd, other] {
+                let ah = self.add(Kind::Address, "ah", &[pd]);
+                self.say(format!("{} = create_ah {}", self.name(ah), self.name(pd)));
+            }
         }
         // Most are connected at once.
         if self.rng.chance(700) {
@@ -216,6 +225,7 @@ impl Draw {
             sent: VecDeque::new(),
             waiting: VecDeque::new(),
             arrived: VecDeque::new(),
+            groups: Vec::new(),
         });
         self.say(format!("{} = {call}", self.name(qp)));
         Some(qp)
@@ -378,6 +388,7 @@ impl Draw {
             self.was_reset(qp);
         } else {
             self.failed(qp);
+            self.take_events();
         }
     }
 
@@ -398,10 +409,11 @@ impl Draw {
         waiting.iter().for_each(|receive| self.give_back(receive));
         let pair = self.pair(qp);
         pair.state = State::Error;
-        let cq = pair.recv_cq;
+        let (cq, shared) = (pair.recv_cq, pair.shared);
         // The last receive of a shared queue is told by an event.
-        self.more_events |= self.of_pair(qp, |pair| pair.shared.is_some());
+        self.events += u32::from(shared.is_some());
         if !waiting.is_empty() {
+            self.completed(cq, true);
             self.take(cq, waiting.len());
         }
     }

@@ -2,7 +2,8 @@
 
 use super::draw::{BUFFER, Draw, Kind, Type};
 use super::objects::WHOLE;
-use super::posts::{Other, READ, READ_INTO, WRITE, WRITTEN};
+use super::posts::{READ, READ_INTO, WRITE, WRITTEN};
+use super::wrong::Other;
 
 impl Draw {
     /// Binds a window, or invalidates one.
@@ -78,6 +79,10 @@ impl Draw {
             _ => (0, WRITTEN),
         };
         let names = [sender, region, window, bound_to].map(|it| self.name(it).to_string());
+        let good = match self.things[window].second && self.rng.chance(300) {
+            true => good && !self.invalidate(sender, other, window),
+            false => good,
+        };
         self.say(format!(
             "post_send {} mr={} op={} len=64 at={at} to={} mw={} remote={remote} flags=SEND_SIGNALED id=73",
             names[0], names[1], operation.name, names[3], names[2]
@@ -86,8 +91,34 @@ impl Draw {
             let cq = self.of_pair(sender, |pair| pair.send_cq);
             self.take(cq, 1);
         } else {
-            self.more_events = true;
-            self.erred(sender, other, Other::Fails);
+            self.erred(sender, other, Other::FailsWithEvent);
         }
+    }
+
+    /// Takes a window of the other end out of use by a message. Returns `false` if no receive waits for one.
+    fn invalidate(&mut self, sender: usize, other: usize, window: usize) -> bool {
+        let Some(region) = self.region_of(sender, 0) else {
+            return false;
+        };
+        if !self.settle_sharing(sender, other) {
+            return false;
+        }
+        if self.waits(other) == 0 {
+            self.post_receive(other, false);
+        }
+        if self.next_receive(other).is_none_or(|bytes| bytes < 16) {
+            return false;
+        }
+        let names = [sender, region, window].map(|it| self.name(it).to_string());
+        self.say(format!(
+            "post_send {} mr={} op=WR_SEND_WITH_INV len=16 mw={} flags=SEND_SIGNALED id=74",
+            names[0], names[1], names[2]
+        ));
+        self.things[window].bound = None;
+        self.took_receive(other, false);
+        let cq = self.of_pair(sender, |pair| pair.send_cq);
+        self.take(cq, 1);
+        self.poll_all(other);
+        true
     }
 }
