@@ -189,9 +189,13 @@ pub(super) const ALL: &[Scenario] = &[
     pair(
         "ends",
         Ready::Listens,
-        &["c:ends", "server", "10.0.0.1", "6"],
-        &["c:ends", "client", "10.0.0.1"],
-        &[(Server, ", in time", 6), (Client, "all ended", 1)],
+        &["c:ends", "server", "10.0.0.1", "18", "100"],
+        &["c:ends", "client", "10.0.0.1", "3"],
+        &[
+            (Server, ": heard after ", 18),
+            (Server, ": in time", 1),
+            (Client, "all ended", 1),
+        ],
     ),
     pair(
         "port-space-ib-rc",
