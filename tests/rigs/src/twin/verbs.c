@@ -1,7 +1,10 @@
 /* Objects of libibverbs, and what is asked of them, for runner.c: compiled as one text with it. */
 
+/* Behind a script's memory nothing is mapped that it may register. */
+#define GUARD 65536
+
 static int unmap(void *memory) {
-    return munmap(memory, BUFFER);
+    return munmap(memory, BUFFER + GUARD);
 }
 
 static struct ibv_qp_cap cap(void) {
@@ -273,12 +276,36 @@ static int modify_cq(struct ibv_cq *cq) {
 }
 
 static void *memory(int protection) {
-    char *pages = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    for (size_t i = 0; pages != MAP_FAILED && i < BUFFER; i++)
+    char *pages = mmap(NULL, BUFFER + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || mmap(pages, BUFFER, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        fail("no memory", "");
+    for (size_t i = 0; i < BUFFER; i++)
         pages[i] = i * 7 + i / 256 * 5;
-    if (pages == MAP_FAILED || mprotect(pages, BUFFER, protection))
+    if (mprotect(pages, BUFFER, protection))
         fail("no memory", "");
     return pages;
+}
+
+/* Memory in which the same few pages are mapped again and again. */
+static size_t repeated_size;
+
+static void *repeated_memory(size_t size) {
+    const size_t pages = 2 << 20;
+    int file = memfd_create("pages", 0);
+    repeated_size = (size + pages - 1) / pages * pages;
+    char *at = mmap(NULL, repeated_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (file < 0 || at == MAP_FAILED || ftruncate(file, pages))
+        fail("no memory", "");
+    for (size_t from = 0; from < repeated_size; from += pages)
+        if (mmap(at + from, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
+            fail("no memory", "");
+    close(file);
+    return at;
+}
+
+static int unmap_repeated(void *memory) {
+    return munmap(memory, repeated_size);
 }
 
 static struct ibv_mr *reg(const char *how) {
@@ -299,6 +326,7 @@ static struct ibv_mr *reg(const char *how) {
 static bool verbs_call(const char *name) {
     struct ibv_ah_attr ah = ah_attr();
     NEW("memory", int how = a(0), memory(how), unmap)
+    NEW("repeated_memory", size_t size = a(0), repeated_memory(size), unmap_repeated)
     NEW("alloc_pd", void *on = opened(), ibv_alloc_pd(on), ibv_dealloc_pd)
     END("dealloc_pd", ibv_dealloc_pd)
     NEW("reg_mr", , reg(name), ibv_dereg_mr)
