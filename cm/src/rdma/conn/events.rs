@@ -240,14 +240,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let parent = &mut self.ids[listener];
         parent.conn.unread += 1;
         let (target, context) = (parent.events.target, parent.context);
-        let (tos, ack_timeout, min_rnr_timer) = (
-            parent.options.tos,
-            parent.options.ack_timeout,
-            parent.options.min_rnr_timer,
-        );
-        let (timers, auto_mra) = (parent.options.timers, parent.options.auto_mra);
-        #[cfg(feature = "keep-alive")]
-        let keep_alive = parent.options.keep_alive;
+        let options = parent.options;
         let slot = &mut self.ids[index];
         slot.start(target, context, port_space);
         slot.id_type = id_type;
@@ -258,14 +251,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         slot.conn.listen_id = Some(listen_id);
         slot.route.local = Some(SocketAddr::new(header.destination, port));
         slot.route.peer = Some(SocketAddr::new(header.source, header.source_port));
-        slot.options.tos = tos;
-        slot.options.ack_timeout = ack_timeout;
-        slot.options.min_rnr_timer = min_rnr_timer;
-        (slot.options.timers, slot.options.auto_mra) = (timers, auto_mra);
-        #[cfg(feature = "keep-alive")]
-        {
-            slot.options.keep_alive = keep_alive;
-        }
+        slot.options = options;
         slot.route.address = address;
         slot.route.pkey_index = pkey_index;
         if matches!(target, Target::Channel(_)) {

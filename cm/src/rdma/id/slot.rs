@@ -123,7 +123,7 @@ impl EventQueue {
 }
 
 /// Options of `rdma_set_option`.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) reuse_addr: bool,
     pub(crate) af_only: Option<bool>,
