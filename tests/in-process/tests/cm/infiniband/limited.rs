@@ -62,6 +62,27 @@ fn the_entry_of_a_full_member_is_taken_before_a_limited_one() {
     nodes.say((0, ours), (1, theirs), b"by index 1");
 }
 
+/// One command more than the port's attributes take, which say how long the table is, wherever the entry stands.
+#[test]
+fn a_partition_is_found_without_asking_for_each_entry() {
+    let nodes = Nodes::new(1);
+    let device = nodes.cms[0].device();
+    let before = device.commands_executed();
+    device.query_port().unwrap();
+    let attributes = device.commands_executed() - before;
+    for (at, own, found) in [
+        (127, 0x1234, Some((127, 0x1234))),
+        (126, 0x9234, Some((126, 0x9234))),
+        (125, 0x0000, None),
+    ] {
+        assert!(nodes.world.set_pkey(0, at, own));
+        let before = device.commands_executed();
+        let wanted = if found.is_some() { 0x9234 } else { 0x4321 };
+        assert_eq!(device.find_pkey(wanted), Ok(found));
+        assert_eq!(device.commands_executed() - before, attributes + 1);
+    }
+}
+
 /// As OpenSM does, which has no path where both are limited.
 #[test]
 fn a_limited_member_without_a_path_is_told_so() {
