@@ -450,15 +450,13 @@ fn old_entries_name_the_shared_queue() {
         pair.a.make_init(&qp);
         pair.a.make_rtr(&qp, qp.number, 5, Some((gid(1), mac)));
         pair.a.make_rts(&qp, 5);
-        // A cyclic queue has no links: the second WQE is at the second place.
+        // A cyclic queue does not follow the links in its WQEs, which all lead to the first: the second WQE is at the second place.
         let memory = pair.a.host.alloc(4096, 4096);
         let key = pair.a.register(pd, memory, 0, 4096, ALL);
         for index in 0..2 {
             let segment = data_segment((key, index * 64, 64));
-            pair.a.host.put(ring + index * 64, &segment);
-            pair.a
-                .host
-                .put(ring + index * 64 + 16, &data_segment((0x100, 0, 0)));
+            let wqe = [&[0; 16][..], &segment, &data_segment((0x100, 0, 0))].concat();
+            pair.a.host.put(ring + index * 64, &wqe);
             pair.a
                 .post_send(&mut qp, SEND, 0, 0, &inline_segment(&[index as u8 + 1; 4]));
         }

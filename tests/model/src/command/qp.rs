@@ -156,16 +156,20 @@ fn check_scatter(device: &Device, context: &Qpc) -> core::result::Result<(), Syn
         return Ok(());
     }
     let wide = |cqn| device.has_long_entries(cqn);
-    let reliable = context.st() == service::RC;
+    let initiator = context.st() == service::DCI;
+    let reliable = context.st() == service::RC || initiator;
     let connected = reliable || context.st() == service::UC;
     let receives = match receives {
         0 => true,
+        // An initiator receives nothing. UCX asks for it nevertheless.
+        scatter::RECEIVES_32 | scatter::RECEIVES_64 if initiator => true,
         scatter::RECEIVES_32 => connected,
         scatter::RECEIVES_64 => connected && wide(context.cqn_rcv()),
         _ => false,
     };
     let responses = match responses {
         0 => true,
+        scatter::RESPONSES_32 if initiator => device.caps.general.dc_req_scat_data_cqe(),
         scatter::RESPONSES_32 => reliable,
         scatter::RESPONSES_64 => reliable && wide(context.cqn_snd()),
         _ => false,

@@ -43,8 +43,8 @@ fn create(
     if plan.log_size > device.caps.general.log_max_srq_sz() {
         return Err(Syndrome::SrqSize.into());
     }
-    // A list's WQE starts with the link to the next one.
-    if plan.log_stride > 11 || plan.log_stride < if plan.cyclic { 4 } else { 5 } {
+    // A WQE starts with the link to the next one.
+    if !(5..=11).contains(&plan.log_stride) {
         return Err(Syndrome::SrqStride.into());
     }
     if 1 << plan.log_stride > device.caps.general.max_wqe_sz_rq() {

@@ -73,12 +73,9 @@ impl Device {
             return Err(bad);
         }
         srq.consumed = srq.consumed.wrapping_add(1);
-        if srq.cyclic {
-            scatter_list(wqe, terminator, work);
-        } else {
-            srq.next = next_wqe(wqe);
-            scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
-        }
+        // UCX writes the segment with the link in front of the entries of cyclic queues (RMPs) as well.
+        srq.next = next_wqe(wqe);
+        scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
         self.check_limit(io, srqn);
         Ok(true)
     }

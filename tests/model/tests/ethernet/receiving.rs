@@ -348,7 +348,7 @@ fn buffers_may_come_from_a_pool() {
         .set_wq_type(1)
         .set_pd(lab.pd)
         .set_dbr_addr(record)
-        .set_log_wq_stride(5)
+        .set_log_wq_stride(6)
         .set_log_wq_sz(4);
     let pages = page_list(ring, 4096);
     let (output, _) = lab.node.command_with(&create, &pages, 0).unwrap();
@@ -366,7 +366,8 @@ fn buffers_may_come_from_a_pool() {
         })
         .unwrap();
     lab.steer(tir, 0);
-    let mut wqe = data_segment((lab.key, lab.buffer(0), 2048));
+    let mut wqe = vec![0; 16];
+    wqe.extend(data_segment((lab.key, lab.buffer(0), 2048)));
     wqe.extend(data_segment((0x100, 0, 0)));
     lab.node.host.put(ring, &wqe);
     lab.node.host.put32(record, 1);
