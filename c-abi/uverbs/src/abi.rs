@@ -79,6 +79,13 @@ pub(crate) mod devx {
     pub(crate) const OTHER_OUT: u16 = 0x1001;
     pub(crate) const QUERY_UAR: u16 = 0x1001;
     pub(crate) const QUERY_EQN: u16 = 0x1002;
+    pub(crate) const SUBSCRIBE: u16 = 0x1003;
+    pub(crate) const EVENT_TYPES: u16 = 0x1002;
+    pub(crate) const EVENT_COUNTER: u16 = 0x1003;
+    pub(crate) const EVENT_COOKIE: u16 = 0x1004;
+    /// Channels for answers of commands, and for events.
+    pub(crate) const COMMAND_CHANNEL: u16 = 0x1004;
+    pub(crate) const EVENT_CHANNEL: u16 = 0x1005;
 
     /// Methods of objects, memory and doorbell pages.
     pub(crate) const CREATE: u16 = 0x1000;
@@ -89,6 +96,10 @@ pub(crate) mod devx {
     pub(crate) const OBJ: u16 = 0x1001;
     pub(crate) const OBJ_IN: u16 = 0x1001;
     pub(crate) const OBJ_OUT: u16 = 0x1002;
+    pub(crate) const ASYNC_QUERY: u16 = 0x1004;
+    pub(crate) const ASYNC_CHANNEL: u16 = 0x1002;
+    pub(crate) const ASYNC_WR_ID: u16 = 0x1003;
+    pub(crate) const ASYNC_OUT_LEN: u16 = 0x1004;
 
     pub(crate) const UMEM: u16 = 0x1002;
     pub(crate) const UMEM_ADDR: u16 = 0x1001;

@@ -25,6 +25,7 @@ pub(crate) fn refused(error: CommandError) -> i32 {
 
 /// The attributes that a method knows. Others are not for one that is not here.
 fn known(object: u16, method: u16) -> Option<&'static [u16]> {
+    use devx::{ASYNC_QUERY, COMMAND_CHANNEL, EVENT_CHANNEL, SUBSCRIBE};
     use devx::{CREATE, DESTROY, DEVX, MODIFY, OBJ, OTHER, QUERY, QUERY_EQN, QUERY_UAR, UAR, UMEM};
     const OWN: [u16; 6] = [0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005];
     let own = |count: usize| OWN.get(..count);
@@ -32,6 +33,9 @@ fn known(object: u16, method: u16) -> Option<&'static [u16]> {
         (OBJECT_DEVICE, INVOKE_WRITE) => Some(&[0, 1, 2, UHW_IN, UHW_OUT]),
         (OBJECT_DEVICE, QUERY_GID_TABLE | QUERY_GID_ENTRY) => Some(&[0, 1, 2, 3]),
         (DEVX, OTHER | QUERY_UAR | QUERY_EQN) => own(2),
+        (DEVX, SUBSCRIBE) | (OBJ, ASYNC_QUERY) => own(5),
+        (COMMAND_CHANNEL, CREATE) => own(1),
+        (EVENT_CHANNEL, CREATE) => own(2),
         (OBJ, CREATE | MODIFY | QUERY) => own(3),
         (UMEM, CREATE) => own(6),
         (UAR, CREATE) => own(5),

@@ -169,6 +169,8 @@ const FOR_ALL: &[Opcode] = &[Opcode::QueryHcaCap, Opcode::QueryHcaVportContext];
 
 /// Offset of an object's number in requests and answers.
 const NUMBER: usize = 8;
+/// No attribute, for an answer that goes elsewhere.
+const NOWHERE: u16 = 0;
 /// The length of commands that end what belongs to a flow table.
 const FLOW_DESTROY: usize = 0x40;
 /// A page's translation entry permits reads, and writes.
@@ -190,12 +192,12 @@ impl Program {
     /// Reads a command, if the method has it (`permits`), and gives it its user's number.
     fn new(
         args: &mut Args<'_>,
-        [input, output]: [u16; 2],
+        input: u16,
+        (output, room): (u16, usize),
         uid: u16,
         permits: impl FnOnce(u16, u16) -> bool,
     ) -> Result<Self> {
         let mut bytes = args.bytes(input)?;
-        let room = args.buffer_size(output);
         if bytes.len() < HEADER || room < HEADER {
             return Err(libc::EINVAL);
         }
@@ -371,6 +373,22 @@ impl Context<'_> {
         })
     }
 
+    /// Reads a command about an object, which the first attribute has the handle of.
+    fn about(&self, args: &mut Args<'_>, method: u16, answer: (u16, usize)) -> Result<Program> {
+        let handle = args.number(id::FIRST)? as u32;
+        let permits = match method {
+            id::MODIFY => is_modify,
+            _ => is_query,
+        };
+        let mut program = Program::new(args, id::OBJ_IN, answer, self.uid, permits)?;
+        let family = of_method(method, program.opcode).ok_or(libc::EINVAL)?;
+        if !self.has(handle, family, program.about()) {
+            return Err(libc::EINVAL);
+        }
+        program.set_umem_valid();
+        Ok(program)
+    }
+
     /// Returns `true` if a handle has the object with this number, of these commands.
     fn has(&self, handle: u32, family: &Family, number: u32) -> bool {
         let (create, own) = match self.objects.get(&handle) {
@@ -394,8 +412,10 @@ impl Server<'_, '_, '_> {
         let context = self.context(fd)?;
         match (args.header.object, args.header.method) {
             (id::DEVX, id::OTHER) => {
-                let at = [id::OTHER_IN, id::OTHER_OUT];
-                let mut program = Program::new(args, at, context.uid, is_general)?;
+                let room = args.buffer_size(id::OTHER_OUT);
+                let answer = (id::OTHER_OUT, room);
+                let mut program =
+                    Program::new(args, id::OTHER_IN, answer, context.uid, is_general)?;
                 let done = program.run(device);
                 args.output_bytes(id::OTHER_OUT, &program.output);
                 done
@@ -411,30 +431,36 @@ impl Server<'_, '_, '_> {
                 }
                 _ => Err(libc::ENOENT),
             },
+            (id::DEVX, id::SUBSCRIBE) => context.subscribe(args),
+            (id::EVENT_CHANNEL, id::CREATE) => context.add_event_channel(args),
+            (id::COMMAND_CHANNEL, id::CREATE) => context.add_command_channel(args),
             (id::OBJ, id::CREATE) => {
                 // The handle has a place before there is an object.
                 args.number(id::FIRST)?;
-                let at = [id::OBJ_IN, id::OBJ_OUT];
-                let program = Program::new(args, at, context.uid, is_create)?;
+                let answer = (id::OBJ_OUT, args.buffer_size(id::OBJ_OUT));
+                let program = Program::new(args, id::OBJ_IN, answer, context.uid, is_create)?;
                 create(device, context, args, program)
             }
-            (id::OBJ, method @ (id::MODIFY | id::QUERY)) => {
-                let handle = args.number(id::FIRST)? as u32;
-                let (at, uid) = ([id::OBJ_IN, id::OBJ_OUT], context.uid);
-                let mut program = match method {
-                    id::MODIFY => Program::new(args, at, uid, is_modify)?,
-                    _ => Program::new(args, at, uid, is_query)?,
-                };
-                let opcode = program.opcode;
-                let family = of_method(method, opcode).ok_or(libc::EINVAL)?;
-                if !context.has(handle, family, program.about()) {
-                    return Err(libc::EINVAL);
+            (id::OBJ, id::ASYNC_QUERY) => {
+                let channel = context.packets(args.number(id::ASYNC_CHANNEL)?)?;
+                let wr_id = args.number(id::ASYNC_WR_ID)?;
+                let room = args.input::<u16>(id::ASYNC_OUT_LEN)?.into();
+                let mut program = context.about(args, id::QUERY, (NOWHERE, room))?;
+                // Done at once. What the firmware refuses stands in the answer.
+                match program.run(device) {
+                    Ok(()) | Err(libc::EREMOTEIO) => {}
+                    Err(errno) => return Err(errno),
                 }
-                program.set_umem_valid();
+                let packet = [&wr_id.to_ne_bytes()[..], &program.output].concat();
+                channel.send(&packet).map_err(|_| libc::EAGAIN)
+            }
+            (id::OBJ, method @ (id::MODIFY | id::QUERY)) => {
+                let answer = (id::OBJ_OUT, args.buffer_size(id::OBJ_OUT));
+                let mut program = context.about(args, method, answer)?;
                 let done = program.run(device);
                 args.output_bytes(id::OBJ_OUT, &program.output);
                 done?;
-                if opcode == Opcode::Qp2Rst {
+                if program.opcode == Opcode::Qp2Rst {
                     doorbells::reset(Queue::Send(Qpn::from_low_bits(program.about())));
                 }
                 Ok(())

@@ -25,6 +25,7 @@ mod cm;
 mod commands;
 mod dct;
 mod devx;
+mod devx_events;
 mod devx_methods;
 mod doorbell_pages;
 mod doorbells;

@@ -14,6 +14,7 @@ use crate::abi::{AsyncEventOut, RegMrIn};
 use crate::attrs::{Result, refused};
 use crate::dct::Dct;
 use crate::devx::{Devx, Umem};
+use crate::devx_events::{Packets, Subscription};
 use crate::doorbells;
 use crate::events::Channel;
 use crate::flows::Flow;
@@ -59,6 +60,9 @@ pub(crate) struct Context<'d> {
     pub(crate) objects: HashMap<u32, Object<'d>>,
     /// The transport domain of its raw packet QPs, from the first one on.
     pub(crate) domain: Option<Made<'d>>,
+    /// Channels of DevX, and what goes there.
+    pub(crate) packets: Vec<Rc<Packets>>,
+    pub(crate) subscriptions: Vec<Subscription>,
     next: u32,
 }
 
@@ -83,6 +87,8 @@ impl<'d> Context<'d> {
             channels: HashMap::new(),
             objects: HashMap::new(),
             domain: None,
+            packets: Vec::new(),
+            subscriptions: Vec::new(),
             next: 0,
         }
     }
@@ -125,10 +131,12 @@ impl<'d> Context<'d> {
             return Err(libc::EINVAL);
         }
         let object = self.objects.remove(&handle).ok_or(libc::EINVAL)?;
-        object.destroy().map_err(|(object, errno)| {
+        let gone = object.destroy().map_err(|(object, errno)| {
             self.objects.insert(handle, object);
             errno
-        })
+        })?;
+        self.subscriptions.retain(|it| it.handle != Some(handle));
+        Ok(gone)
     }
 
     /// Puts an asynchronous event into the channel.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bareverbs_node::cm::rdma::{Resolution, Resolver};
 use bareverbs_node::verbs::firmware_cmds::event::Event;
+use bareverbs_node::verbs::firmware_cmds::opcode::Opcode;
 use bareverbs_node::verbs::{AsyncEvent, Device, Gid, VectorSet};
 use bareverbs_node::{Cm, DevicePlatform as P};
 use libc::c_int;
@@ -12,6 +13,7 @@ use libc::c_int;
 use crate::abi::Destination;
 use crate::attrs::Result;
 use crate::cm::Manager;
+use crate::devx_events::COMPLETION;
 use crate::events::EventQueue;
 use crate::flows::Rules;
 use crate::objects::{Context, Object};
@@ -31,6 +33,18 @@ enum Of {
     Cq,
     Srq,
     Port,
+}
+
+impl Of {
+    /// The commands by which programs create objects of the kind themselves.
+    fn creates(self) -> &'static [Opcode] {
+        match self {
+            Self::Qp => &[Opcode::CreateQp, Opcode::CreateSq, Opcode::CreateRq],
+            Self::Cq => &[Opcode::CreateCq],
+            Self::Srq => &[Opcode::CreateRmp, Opcode::CreateSrq, Opcode::CreateXrcSrq],
+            Self::Port => &[],
+        }
+    }
 }
 
 /// The device and what programs have of it.
@@ -89,6 +103,9 @@ impl Server<'_, '_, '_> {
             let Event::Completion(cqn) = event else {
                 continue;
             };
+            for context in self.contexts.values_mut() {
+                context.notify(COMPLETION, Some((&[Opcode::CreateCq], cqn.number())));
+            }
             let objects = self.contexts.values_mut();
             for object in objects.flat_map(|context| context.objects.values_mut()) {
                 if let Object::Cq(cq) = object
@@ -108,29 +125,31 @@ impl Server<'_, '_, '_> {
     /// Puts an asynchronous event into the channel of the context that has its object, or into all.
     fn deliver_async(&mut self, event: &AsyncEvent) {
         use AsyncEvent as Event;
-        // Numbers of `enum ib_event_type`.
-        let (of, number, kind) = match *event {
-            Event::CqError { cqn, .. } => (Of::Cq, cqn.number(), 0),
-            Event::QpFatal { qpn } => (Of::Qp, qpn.number(), 1),
-            Event::QpRequestError { qpn } => (Of::Qp, qpn.number(), 2),
-            Event::QpAccessError { qpn } => (Of::Qp, qpn.number(), 3),
-            Event::CommunicationEstablished { qpn } => (Of::Qp, qpn.number(), 4),
-            Event::SqDrained { qpn } => (Of::Qp, qpn.number(), 5),
-            Event::PathMigrated { qpn } => (Of::Qp, qpn.number(), 6),
-            Event::PathMigrationError { qpn } => (Of::Qp, qpn.number(), 7),
-            Event::QpLastWqeReached { qpn } => (Of::Qp, qpn.number(), 16),
-            Event::SrqError { srqn } => (Of::Srq, srqn.number(), 14),
-            Event::SrqLimitReached { srqn } => (Of::Srq, srqn.number(), 15),
-            Event::PortActive { port } => (Of::Port, port.into(), 9),
-            Event::PortError { port } => (Of::Port, port.into(), 10),
-            Event::LidChange { port } => (Of::Port, port.into(), 11),
-            Event::PkeyChange { port } => (Of::Port, port.into(), 12),
-            Event::ClientReregister { port } => (Of::Port, port.into(), 17),
-            Event::GidChange { port } => (Of::Port, port.into(), 18),
-            Event::DeviceFatal { .. } => (Of::Port, 0, 8),
+        // Numbers of `enum ib_event_type` and of `enum mlx5_event`.
+        let (of, number, kind, event) = match *event {
+            Event::CqError { cqn, .. } => (Of::Cq, cqn.number(), 0, 0x04),
+            Event::QpFatal { qpn } => (Of::Qp, qpn.number(), 1, 0x05),
+            Event::QpRequestError { qpn } => (Of::Qp, qpn.number(), 2, 0x10),
+            Event::QpAccessError { qpn } => (Of::Qp, qpn.number(), 3, 0x11),
+            Event::CommunicationEstablished { qpn } => (Of::Qp, qpn.number(), 4, 0x02),
+            Event::SqDrained { qpn } => (Of::Qp, qpn.number(), 5, 0x03),
+            Event::PathMigrated { qpn } => (Of::Qp, qpn.number(), 6, 0x01),
+            Event::PathMigrationError { qpn } => (Of::Qp, qpn.number(), 7, 0x07),
+            Event::QpLastWqeReached { qpn } => (Of::Qp, qpn.number(), 16, 0x13),
+            Event::SrqError { srqn } => (Of::Srq, srqn.number(), 14, 0x12),
+            Event::SrqLimitReached { srqn } => (Of::Srq, srqn.number(), 15, 0x14),
+            Event::PortActive { port } => (Of::Port, port.into(), 9, 0x09),
+            Event::PortError { port } => (Of::Port, port.into(), 10, 0x09),
+            Event::LidChange { port } => (Of::Port, port.into(), 11, 0x09),
+            Event::PkeyChange { port } => (Of::Port, port.into(), 12, 0x09),
+            Event::ClientReregister { port } => (Of::Port, port.into(), 17, 0x09),
+            Event::GidChange { port } => (Of::Port, port.into(), 18, 0x09),
+            Event::DeviceFatal { .. } => (Of::Port, 0, 8, 0x08),
             _ => return,
         };
+        let about = (of != Of::Port).then_some((of.creates(), number));
         for context in self.contexts.values_mut() {
+            context.notify(event, about);
             let found = match of {
                 Of::Port => {
                     context.send_event(number.into(), kind);

@@ -472,6 +472,107 @@ fn an_address_handle_and_a_path(fd: c_int, pd: u32, cq: u32) {
     plain::<DestroyQpOut>(fd, command::DESTROY_QP, &query).unwrap();
 }
 
+/// Channels of DevX: what a subscription and a query may say, completions that are counted and told, and a late answer.
+fn events_of_devx() {
+    let fd = open_context(1);
+    let new = |object, attrs| method(fd, (object, devx::CREATE), attrs).map(|it| it[0].data);
+    let plain = attr(devx::FIRST, 0, 0);
+    let open = |flags| {
+        let attrs = [plain, attr(devx::SECOND, 4, flags)];
+        method(fd, (devx::EVENT_CHANNEL, devx::CREATE), attrs)
+    };
+    // Events as the device wrote them are not kept.
+    assert_eq!(
+        [open(0).err(), open(2).err()],
+        [Some(libc::EOPNOTSUPP), Some(libc::EINVAL)]
+    );
+    let channel = open(1).unwrap()[0].data;
+    let commands = new(devx::COMMAND_CHANNEL, [plain]).unwrap();
+
+    let [input, mut answer] = [[(0x800_u32 << 16).to_be(), 0, 0, 0], [0; 4]];
+    let attrs = [
+        plain,
+        attr(devx::OBJ_IN, 16, input.as_ptr() as u64),
+        attr(devx::OBJ_OUT, 16, answer.as_mut_ptr() as u64),
+    ];
+    let domain = method(fd, (devx::OBJ, devx::CREATE), attrs).unwrap()[0].data;
+    let subscribe = |channel, kinds: &[u16], more: &[Attr]| {
+        let mut list = [0; 8];
+        for (place, kind) in list.chunks_exact_mut(2).zip(kinds) {
+            place.copy_from_slice(&kind.to_ne_bytes());
+        }
+        let mut attrs = [attr(devx::FIRST, 0, channel); 5];
+        attrs[1] = attr(devx::EVENT_TYPES, 2 * kinds.len(), u64::from_ne_bytes(list));
+        // Those that are left out have a name that no method knows.
+        for (index, place) in attrs[2..].iter_mut().enumerate() {
+            *place = *more
+                .get(index)
+                .unwrap_or(&attr(0x2000 + index as u16, 0, 0));
+        }
+        method(fd, (devx::DEVX, devx::SUBSCRIBE), attrs).map(drop)
+    };
+    let [object, cookie] = [
+        attr(devx::SECOND, 0, domain),
+        attr(devx::EVENT_COOKIE, 8, 7),
+    ];
+    let counter = attr(devx::EVENT_COUNTER, 4, channel);
+    assert_eq!(subscribe(channel, &[0, 4], &[object, cookie]), Ok(()));
+    // A port's events are about no object; unknown types, no types, other descriptors.
+    assert_eq!(subscribe(channel, &[9], &[cookie]), Ok(()));
+    for (channel, kinds, more, errno) in [
+        (channel, &[9_u16][..], &[object, cookie][..], libc::EINVAL),
+        (channel, &[0], &[cookie], libc::EINVAL),
+        (channel, &[0x77], &[object], libc::EINVAL),
+        (channel, &[], &[object], libc::EINVAL),
+        (channel, &[0], &[object, cookie, counter], libc::EINVAL),
+        (channel, &[0], &[object, counter], libc::EINVAL),
+        (channel + 1000, &[0], &[object], libc::EBADF),
+    ] {
+        assert_eq!(subscribe(channel, kinds, more), Err(errno), "{kinds:?}");
+    }
+
+    // A domain cannot be queried; the answer of what can be is a packet of the channel.
+    let query = |opcode: u32| {
+        let input = [(opcode << 16).to_be(), 0, 0, 0];
+        let attrs = [
+            attr(devx::FIRST, 0, domain),
+            attr(devx::OBJ_IN, 16, input.as_ptr() as u64),
+            attr(devx::ASYNC_CHANNEL, 0, commands),
+            attr(devx::ASYNC_WR_ID, 8, 0x55),
+            attr(devx::ASYNC_OUT_LEN, 2, 272),
+        ];
+        method(fd, (devx::OBJ, devx::ASYNC_QUERY), attrs).err()
+    };
+    assert_eq!(query(0x402), Some(libc::EINVAL));
+    let counters = {
+        let [input, mut answer] = [[(0x771_u32 << 16).to_be(), 0, 0, 0], [0; 4]];
+        let attrs = [
+            plain,
+            attr(devx::OBJ_IN, 16, input.as_ptr() as u64),
+            attr(devx::OBJ_OUT, 16, answer.as_mut_ptr() as u64),
+        ];
+        let made = method(fd, (devx::OBJ, devx::CREATE), attrs).unwrap()[0].data;
+        (made, u32::from_be(answer[2]))
+    };
+    let mut input = [0_u32; 8];
+    (input[0], input[7]) = ((0x773_u32 << 16).to_be(), (counters.1 & 0xff).to_be());
+    let attrs = [
+        attr(devx::FIRST, 0, counters.0),
+        attr(devx::OBJ_IN, 32, input.as_ptr() as u64),
+        attr(devx::ASYNC_CHANNEL, 0, commands),
+        attr(devx::ASYNC_WR_ID, 8, 0x55),
+        attr(devx::ASYNC_OUT_LEN, 2, 272),
+    ];
+    method(fd, (devx::OBJ, devx::ASYNC_QUERY), attrs).unwrap();
+    let mut packet = [0xff_u8; 512];
+    // SAFETY: it has room.
+    let len = unsafe { libc::read(commands as c_int, packet.as_mut_ptr().cast(), 512) };
+    assert_eq!(len, 8 + 272);
+    assert_eq!(packet[..8], 0x55_u64.to_ne_bytes());
+    assert_eq!(packet[8], 0);
+    thread::closed(fd, false);
+}
+
 /// Attributes that DevX's methods know, rights to memory, and commands that are not the programs'.
 fn memory_of_devx() {
     let fd = open_context(1);
@@ -625,6 +726,7 @@ fn objects_come_and_go_by_commands() {
     an_address_handle_and_a_path(fd, pd, cq.handle);
     frames_and_rules(fd, pd, cq.handle);
     memory_of_devx();
+    events_of_devx();
 
     // Commands that are not there, and descriptors that have no context.
     let none = command(fd, 99, [&[], &[]], [&mut [], &mut []]);

@@ -19,6 +19,8 @@ struct Run {
     client: &'static [&'static str],
     /// Parts of what the last of them prints.
     says: &'static [&'static str],
+    /// The transports that UCX may use, or all.
+    transports: Option<&'static str>,
 }
 
 const fn perftest(
@@ -32,6 +34,7 @@ const fn perftest(
         server,
         client,
         says: &["Final: "],
+        transports: None,
     }
 }
 
@@ -47,13 +50,39 @@ const fn pingpong(
         server,
         client,
         says,
+        transports: None,
     }
 }
 
 /// The arguments of a server, and the same with those of the client.
 macro_rules! ends {
-    ($make:ident, $name:literal, [$($server:literal),*], [$($client:literal),*] $(, $says:expr)?) => {
+    ($make:ident, $name:expr, [$($server:expr),*], [$($client:expr),*] $(, $says:expr)?) => {
         $make($name, &[$($server),*], &[$($client),*] $(, $says)?)
+    };
+}
+
+/// A test of UCP on Debian's libmlx5, with one kind of transports (`rc_x` and `dc_x` have `ud_mlx5` for their first messages).
+macro_rules! ucp {
+    ($transports:literal, $test:literal) => {
+        Run {
+            transports: Some($transports),
+            ..ends!(
+                perftest,
+                concat!("served-ucx-", $transports, "-", $test),
+                ["-p", "{port}", "-t", $test, "-n", "100", "-w", "10"],
+                [
+                    "-p",
+                    "{port}",
+                    "-t",
+                    $test,
+                    "-n",
+                    "100",
+                    "-w",
+                    "10",
+                    "127.0.0.1"
+                ]
+            )
+        }
     };
 }
 
@@ -71,6 +100,7 @@ const RUNS: &[Run] = &[
             "Transport: ud_verbs",
             "Device: mlx5_0:1",
         ],
+        transports: None,
     },
     ends!(
         perftest,
@@ -198,6 +228,22 @@ const RUNS: &[Run] = &[
             "127.0.0.1"
         ]
     ),
+    ucp!("rc_x", "ucp_put_lat"),
+    ucp!("rc_x", "ucp_get"),
+    ucp!("rc_x", "ucp_am_lat"),
+    ucp!("rc_x", "tag_lat"),
+    ucp!("rc_x", "tag_bw"),
+    ucp!("rc_x", "stream_bw"),
+    ucp!("rc_x", "ucp_fadd"),
+    ucp!("rc_x", "ucp_cswap"),
+    ucp!("dc_x", "ucp_put_lat"),
+    ucp!("dc_x", "ucp_get"),
+    ucp!("dc_x", "ucp_am_lat"),
+    ucp!("dc_x", "tag_lat"),
+    ucp!("dc_x", "tag_bw"),
+    ucp!("dc_x", "stream_bw"),
+    ucp!("dc_x", "ucp_fadd"),
+    ucp!("dc_x", "ucp_cswap"),
     Run {
         name: "fi-info",
         program: "fi_info",
@@ -209,6 +255,7 @@ const RUNS: &[Run] = &[
             "type: FI_EP_DGRAM",
             "domain: mlx5_0",
         ],
+        transports: None,
     },
     ends!(
         pingpong,
@@ -334,6 +381,7 @@ fn ends(place: &Place<'_>, engines: &Engines, run: &Run) -> Result<Ended, String
         .map(|(name, value)| (*name, value.as_str()))
         // UCX would put its own function in the place of the preload library's `mmap`.
         .chain(served.then_some(("UCX_MEM_EVENTS", "n")))
+        .chain(run.transports.map(|transports| ("UCX_TLS", transports)))
         .collect();
     let options = match served {
         true => [SERVED, QUIET].concat(),
