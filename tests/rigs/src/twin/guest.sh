@@ -1,5 +1,6 @@
 # The runner, on Linux's driver, with the addresses that the other side's device has. $libraries is the name of an archive
-# among the rig's programs with other libraries than the guest's, and the C library that they need; or empty. $seconds is how long the scripts may take.
+# among the rig's programs with other libraries than the guest's, and the C library that they need; or empty. $scripts are the files
+# of scripts, and $beside is the one of those that run beside them; $seconds is how long they may take.
 step 60 'load' 'modprobe mlx5_ib && modprobe rdma_ucm && netdev mlx5_core'
 step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card mtu 9000 up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
     ip address add 10.0.0.1/24 dev $card && ip address add fd00::1/64 dev $card nodad && until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
@@ -7,8 +8,6 @@ for gid in 0000:0000:0000:0000:0000:ffff:0a00:0001 fd00:0000:0000:0000:0000:0000
     step 60 "GID $gid" "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
 done
 within=
-newer=
-[ "$libraries" = newest ] && newer=/ours/newer
 if [ "$libraries" ]; then
     root=/run/root
     within="chroot $root"
@@ -16,8 +15,15 @@ if [ "$libraries" ]; then
             mkdir -p $root/\$at && mount -o bind /\$at $root/\$at || exit 1
         done"
 fi
-# A process for each hundred scripts: one that dies takes few with it.
+# A process for each hundred scripts: one that dies takes few with it. Those that may run beside others do so in a series of their own.
 step "$seconds" 'scripts' "
-    cat /ours/scripts $newer | awk '/^@/ && n++ % 100 == 0 { part = sprintf(\"/run/part%05d\", n / 100) } { print > part }'
-    for part in /run/part*; do $within /ours/runner < \$part || bad=1; done
-    [ -z \"\$bad\" ]"
+    cd /ours
+    series() {
+        cat \$* | awk -v \"to=/run/part-\$1-\" '/^@/ && n++ % 100 == 0 { part = to sprintf(\"%05d\", n / 100) } { print > part }'
+        for part in /run/part-\$1-*; do [ ! -e \$part ] || $within /ours/runner < \$part || touch /run/died; done
+    }
+    series $beside > /run/beside &
+    series $scripts
+    wait
+    cat /run/beside
+    [ ! -e /run/died ]"

@@ -11,6 +11,8 @@
 //! it prints. `cargo rig twin drawn CALLS [SEED]` runs drawn scripts alone, as many as have that many calls, and shortens
 //! those in which the sides differ without a row.
 //!
+//! `cargo rig twin MACHINE` runs one of these machines, and compares with the last run of all scripts.
+//!
 //! Rust's API is judged by the same scripts and Linux's results. `cargo rig twin rust` does it by those of the last run of all
 //! scripts, without a machine.
 //!
@@ -114,6 +116,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         return Ok(Outcome::default());
     }
     let whole = arguments.first().is_some_and(|word| word == "whole");
+    let alone = oracles::ALONE.iter().any(|name| arguments == [*name]);
     let mut scripts = written.clone();
     let mut options = vec![NAME.to_string()];
     match arguments {
@@ -131,6 +134,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
             scripts.retain(|script| names.is_empty() || script.begins(names));
             options = oracles::WHOLE.map(String::from).into();
         }
+        [name] if alone => {
+            scripts = script::of_input(&read(&root.join(LOGS).join(FULL).join(INPUT))?);
+            options = vec![name.clone()];
+        }
         [word, names @ ..] if word == "only" => {
             scripts.retain(|script| script.begins(names));
             options = Vec::new();
@@ -143,14 +150,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         }
         _ => {
             return Err(
-                "cargo rig twin [whole [NAME...] | rust | coverage | only NAME... | drawn CALLS [SEED]]"
+                "cargo rig twin [whole [NAME...] | older-libraries | vfio | rust | coverage | only NAME... | drawn CALLS [SEED]]"
                     .into(),
             );
         }
     }
+    if arguments.is_empty() {
+        scripts.retain(|script| !script.is_largest());
+    }
     let all_rows = arguments.is_empty() || arguments == ["whole"];
-    let (mut outcome, sides) = both(&root, NAME, &scripts, &options)?;
     let logs = root.join(LOGS);
+    let (mut outcome, sides) = match alone {
+        true => one_machine(&root, &scripts, &options)?,
+        false => both(&root, NAME, &scripts, &options)?,
+    };
     if all_rows {
         let full = logs.join(FULL);
         fs::create_dir_all(&full).map_err(|error| format!("{}: {error}", full.display()))?;
@@ -162,7 +175,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let page = read(&root.join(PAGE))?;
     let judge = Judge {
         rows: oracles::rows(&page, None)?,
-        all_rows,
+        all_rows: all_rows || alone,
         left_out: 0,
     };
     let linux = compare::results(&sides.linux);
@@ -172,9 +185,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         .filter(|it| !it.is_newer())
         .cloned()
         .collect();
-    // The card on vfio-pci is not the kernel's, and our sockets are not put before the C library's there.
-    let of_ours = common.iter().filter(|it| !it.has_plain_sockets());
-    let on_card: Vec<Script> = of_ours.cloned().collect();
+    // The card on vfio-pci is not the kernel's, and our sockets are not put before the C library's there; ours.sh says the rest.
+    let of_card = |it: &&Script| !it.has_plain_sockets() && !it.is_largest();
+    let on_card: Vec<Script> = common.iter().filter(of_card).cloned().collect();
     if options.iter().any(|it| it == NAME) {
         let mut judge = judge.clone();
         let rows = oracles::rows(&page, Some(oracles::WITHOUT_VFIO))?;
@@ -185,8 +198,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if all_rows {
         outcome.add(coverage::check(&counts(&sides.ours)));
     }
-    let run =
-        |oracle: &&Oracle| whole || oracle.newer && options.iter().any(|it| it == oracles::NEWEST);
+    let run = |oracle: &&Oracle| {
+        let runs = || options.iter().any(|it| oracle.logs.ends_with(it.as_str()));
+        whole || oracle.newer && runs() || alone && runs()
+    };
     for oracle in ORACLES.iter().filter(run) {
         let other = printed(&logs.join(oracle.logs))?;
         let other = compare::results(&other);
@@ -256,27 +271,22 @@ impl Sides {
     }
 }
 
-/// Runs scripts on our libraries and in the scenarios of the options; Linux's results are those of one. The checks are those
-/// of the machines.
-fn both(
-    root: &Path,
-    scenario: &str,
-    scripts: &[Script],
-    options: &[String],
-) -> Result<(Outcome, Sides), String> {
+/// The machines with the scripts, and our libraries. `all`: also machines with other libraries than Debian 13's.
+fn prepare(root: &Path, scripts: &[Script], all: bool) -> Result<(Rig, PathBuf, PathBuf), String> {
     let directory = root.join("target/rigs/twin");
     let logs = root.join(LOGS);
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let input = logs.join(INPUT);
-    write(
-        &input,
-        &script::input(scripts.iter().filter(|it| !it.is_newer())),
-    )?;
-    let newer = logs.join("newer");
-    write(
-        &newer,
-        &script::input(scripts.iter().filter(|it| it.is_newer())),
-    )?;
+    let file = |name: &'static str, is_in: &dyn Fn(&&Script) -> bool| {
+        let path = logs.join(name);
+        let text = script::input(scripts.iter().filter(is_in));
+        write(&path, &text).map(|()| Program { name, path })
+    };
+    let mut programs = vec![
+        file(INPUT, &|it| !it.is_newer())?,
+        file("together", &|it| !it.is_newer() && !it.is_alone())?,
+        file("alone", &|it| !it.is_newer() && it.is_alone())?,
+        file("newer", &|it| it.is_newer())?,
+    ];
 
     let in_c = directory.join("in-c");
     let tree = provision::guest_packages(&in_c, PACKAGES, RECIPE)?;
@@ -292,21 +302,11 @@ fn both(
     let program = program.build(&in_c, &tree, None)?;
     let bundle = directory.join("bundle");
     let bundle = bareverbs_bundle::build(Some(&bundle), bareverbs_bundle::Kept::Code)?.folder;
-    let mut programs = vec![
-        Program {
-            name: RUNNER_NAME,
-            path: program.clone(),
-        },
-        Program {
-            name: NAME,
-            path: input,
-        },
-        Program {
-            name: "newer",
-            path: newer,
-        },
-    ];
-    if options != [scenario] {
+    programs.push(Program {
+        name: RUNNER_NAME,
+        path: program.clone(),
+    });
+    if all {
         programs.push(Program {
             name: LIBRARY,
             path: bundle.join(LIBRARY),
@@ -319,6 +319,32 @@ fn both(
         programs,
         ours: PathBuf::new(),
     };
+    Ok((rig, bundle, program))
+}
+
+/// Runs scripts on one machine; the sides are those of the last run of all scripts.
+fn one_machine(
+    root: &Path,
+    scripts: &[Script],
+    options: &[String],
+) -> Result<(Outcome, Sides), String> {
+    let (rig, ..) = prepare(root, scripts, true)?;
+    let outcome = stock_driver::run_rig(&rig, options)?;
+    let side = |name| read(&root.join(LOGS).join(FULL).join(name));
+    let (linux, ours) = (side(LINUX)?, side(OURS)?);
+    Ok((outcome, Sides { linux, ours }))
+}
+
+/// Runs scripts on our libraries and in the scenarios of the options; Linux's results are those of one. The checks are those
+/// of the machines.
+fn both(
+    root: &Path,
+    scenario: &str,
+    scripts: &[Script],
+    options: &[String],
+) -> Result<(Outcome, Sides), String> {
+    let logs = root.join(LOGS);
+    let (rig, bundle, program) = prepare(root, scripts, options != [scenario])?;
     // Both sides wait most of the time, each for itself.
     let (of_machines, ours) = thread::scope(|scope| {
         let ours = scope.spawn(|| on_ours(&bundle, &program, scripts, &logs));

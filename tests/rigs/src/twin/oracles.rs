@@ -19,9 +19,21 @@ pub(super) const LONG: &str = "drawn";
 /// The scenario with the newest libraries, in which functions that are newer than the guests' can be called.
 pub(super) const NEWEST: &str = "newest-libraries";
 
+/// The script of a machine, with variables.
+macro_rules! with {
+    ($variables:literal) => {
+        concat!(
+            "scripts=together beside=alone\n",
+            $variables,
+            "\n",
+            include_str!("guest.sh")
+        )
+    };
+}
+
 /// A machine with Linux's driver.
 const LINUX: Boot = Boot {
-    script: concat!("libraries=\nseconds=480\n", include_str!("guest.sh")),
+    script: with!("libraries= seconds=900"),
     machines: &[&[0]],
     // The largest completion queue has 512.
     memory: 1024,
@@ -50,7 +62,7 @@ const LINUX: Boot = Boot {
         ),
     ],
     driver_may_warn_times: usize::MAX,
-    limit: 11,
+    limit: 18,
     ..BOOT
 };
 
@@ -82,7 +94,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: LONG,
         about: "many drawn scripts",
         rounds: &[Boot {
-            script: concat!("libraries=\nseconds=5400\n", include_str!("guest.sh")),
+            script: with!("libraries= seconds=5400"),
             limit: 100,
             ..LINUX
         }],
@@ -93,7 +105,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         about: "the same, with Debian 12's rdma-core",
         kernel: Some(Kernel::Stable),
         rounds: &[Boot {
-            script: concat!("libraries=older\nseconds=480\n", include_str!("guest.sh")),
+            script: with!("libraries=older seconds=900"),
             ..LINUX
         }],
         ..ON_LINUX
@@ -103,7 +115,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         about: "the same, with the newest rdma-core and kernel that Debian has",
         kernel: Some(Kernel::Backports),
         rounds: &[Boot {
-            script: concat!("libraries=newest\nseconds=480\n", include_str!("guest.sh")),
+            script: with!("libraries=newest scripts='together newer' seconds=900"),
             ..LINUX
         }],
         ..ON_LINUX
@@ -118,7 +130,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             prints: &[(NAME, "@ end")],
             driver_may_warn: &[(NAME, "RLIMIT_MEMLOCK", "a limit that a script sets")],
             iommu: true,
-            limit: 12,
+            limit: 18,
             ..BOOT
         }],
         model_may_warn: MODEL_MAY_WARN,
@@ -135,6 +147,9 @@ pub(super) const WHOLE: [&str; 6] = [
     NEWEST,
     "vfio",
 ];
+
+/// The scenarios that can run by themselves.
+pub(super) const ALONE: [&str; 2] = ["older-libraries", "vfio"];
 
 /// A comparison beside that with Linux 6.12 and rdma-core 56.
 pub(super) struct Oracle {

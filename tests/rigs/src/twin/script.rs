@@ -132,6 +132,19 @@ impl Script {
         names.iter().any(|name| self.name.starts_with(name))
     }
 
+    /// Returns `true` if it has nothing to do with connections, addresses, groups and sockets, which processes share, so that it
+    /// can run beside others.
+    pub(super) fn is_alone(&self) -> bool {
+        let shared = ["rdma_", "mcast", "group", "addr"];
+        let is = |line: &String| !shared.iter().any(|word| line.contains(word));
+        !self.name.contains("sock") && !self.name.starts_with("drawn-") && self.lines.iter().all(is)
+    }
+
+    /// Returns `true` if it sends messages of 1 GiB, which take long.
+    pub(super) fn is_largest(&self) -> bool {
+        self.name.starts_with("largest")
+    }
+
     /// Returns `true` if it uses the C library's sockets.
     pub(super) fn has_plain_sockets(&self) -> bool {
         self.name.ends_with("-plain")
@@ -256,6 +269,14 @@ do second
         assert_eq!(found, expected);
         assert_eq!(input(&scripts[2..]), "@ b\n0 close\n1 end\n");
         assert_eq!(of_input(&input(&scripts)), scripts);
+    }
+
+    #[test]
+    fn what_processes_share_is_not_alone() {
+        let text =
+            "script a\npd = alloc_pd\nscript b\nid = rdma_create_id\nscript drawn-1-2\nalloc_pd\n";
+        let alone = read(&[text]).unwrap().into_iter().map(|it| it.is_alone());
+        assert_eq!(alone.collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]
