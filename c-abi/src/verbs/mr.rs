@@ -142,12 +142,13 @@ unsafe fn register(
 ) -> Result<MrObject> {
     // SAFETY: the caller promises that the domain is allocated, and that the memory stays until it is deregistered.
     let object = unsafe { pd(domain) }?;
-    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno::EINVAL)?;
     refuse(access)?;
     let flags = Access::from_bits_truncate(required(access));
-    let region = NonNull::slice_from_raw_parts(start, length);
     // Memory is made to be there only for what can be registered.
     object.pd.check_region(length, flags)?;
+    // No memory is found when it is pinned.
+    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno(libc::EFAULT))?;
+    let region = NonNull::slice_from_raw_parts(start, length);
     pages::check(region, access & WRITABLE != 0)?;
     // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
     let mr = match unsafe { object.pd.reg_mr_iova(region, iova, flags) } {
