@@ -97,6 +97,11 @@ fn gid_attributes(index: usize) -> String {
     format!("gid_attrs{index}")
 }
 
+/// The address of a device's PCI function.
+fn address(index: usize) -> String {
+    format!("{DOMAIN}:{:02x}:00.0", index.saturating_add(1))
+}
+
 /// The name that `getifaddrs` gives the port of a device.
 fn interface(index: usize) -> String {
     format!("roce{index}")
@@ -132,11 +137,15 @@ fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
     }
     for index in 0..devices {
         let (name, verbs_name) = (format!("mlx5_{index}"), format!("uverbs{index}"));
-        let function = format!(
-            "devices/pci{DOMAIN}:00/{DOMAIN}:{:02x}:00.0",
-            index.saturating_add(1)
-        );
+        let function = format!("devices/pci{DOMAIN}:00/{}", address(index));
         make_function(&tree.join("sys").join(&function), index, kind)?;
+        if kind == Kind::Served {
+            // DPDK looks for devices here.
+            let functions = tree.join(FUNCTIONS);
+            fs::create_dir_all(&functions)?;
+            let name = address(index);
+            symlink(format!("../../../{function}"), functions.join(name))?;
+        }
         let links = [
             (&rdma, "infiniband", name),
             (&verbs, "infiniband_verbs", verbs_name),
@@ -203,6 +212,15 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
             ),
         )?;
         file(&port.join("pkeys/0"), "0xffff")?;
+        // What DPDK reads of a function, and of its interface.
+        file(&function.join("subsystem_vendor"), "0x15b3")?;
+        file(&function.join("subsystem_device"), "0x0000")?;
+        file(&function.join("resource"), &["0x0 0x0 0x0"; 6].join("\n"))?;
+        let uevent = format!("DRIVER=mlx5_core\nPCI_SLOT_NAME={}", address(index));
+        file(&function.join("uevent"), &uevent)?;
+        symlink("/sys/bus/pci/drivers/mlx5_core", function.join("driver"))?;
+        let net = function.join("net").join(interface(index));
+        file(&net.join("dev_port"), "0")?;
         // librdmacm finds the device again by this number, which need not be the model's.
         file(
             &device.join("node_guid"),
@@ -214,6 +232,9 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// The folder of PCI functions.
+const FUNCTIONS: &str = "sys/bus/pci/devices";
 
 /// The models' ports have this rate.
 const RATE: &str = "100 Gb/sec (4X EDR)";

@@ -9,15 +9,16 @@
 )]
 
 use std::env;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libc::{DIR, FILE, dirent, mode_t, size_t, ssize_t};
 
 use crate::next::Next;
-use crate::translate::{ROOT, translate};
+use crate::translate::{FUNCTIONS, ROOT, translate};
 
 /// The longest path that the kernel takes.
 const LONGEST: usize = libc::PATH_MAX as usize;
@@ -27,6 +28,16 @@ fn root() -> &'static [u8] {
     static ROOT_FOLDER: OnceLock<Vec<u8>> = OnceLock::new();
     ROOT_FOLDER
         .get_or_init(|| env::var_os(ROOT).map_or_else(Vec::new, |root| root.as_bytes().to_vec()))
+}
+
+/// Returns `true` if a path is one of a PCI function's, and the folder has these in place of the system's.
+fn functions(path: &[u8]) -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    path.starts_with(FUNCTIONS.as_bytes())
+        && *THERE.get_or_init(|| {
+            let there = [root(), FUNCTIONS.as_bytes()].concat();
+            Path::new(OsStr::from_bytes(&there)).exists()
+        })
 }
 
 /// Does something with the path that is meant.
@@ -41,7 +52,7 @@ unsafe fn with<R>(path: *const c_char, work: impl FnOnce(*const c_char) -> R) ->
     // SAFETY: the caller promises that `path` is C's text or NULL.
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
     let mut room = [0; LONGEST];
-    match translate(root(), text, &mut room) {
+    match translate(root(), functions(text), text, &mut room) {
         Some(there) => work(there.as_ptr().cast()),
         None => work(path),
     }

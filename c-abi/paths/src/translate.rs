@@ -10,17 +10,28 @@ const FOLDERS: [&[u8]; 3] = [
     b"/dev/infiniband",
 ];
 
-/// Returns `true` if a path is one of the kernel's RDMA drivers.
-fn is_ours(path: &[u8]) -> bool {
-    FOLDERS.iter().any(|folder| {
-        let rest = path.strip_prefix(*folder);
+/// The folder of PCI functions, which not all roots have: otherwise it is the system's.
+pub(crate) const FUNCTIONS: &str = "/sys/bus/pci/devices";
+
+/// Returns `true` if a path is one of the kernel's RDMA drivers, or of PCI functions if the root has them.
+fn is_ours(path: &[u8], functions: bool) -> bool {
+    let functions = functions.then_some(FUNCTIONS.as_bytes());
+    FOLDERS.into_iter().chain(functions).any(|folder| {
+        let rest = path.strip_prefix(folder);
         rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
     })
 }
 
 /// Writes where a path is looked for, as C's text, into `room`. `None`: it is the system's, or there is not enough room.
-pub fn translate<'a>(root: &[u8], path: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
-    if root.is_empty() || !is_ours(path) {
+///
+/// `functions`: the root has PCI functions in place of the system's.
+pub fn translate<'a>(
+    root: &[u8],
+    functions: bool,
+    path: &[u8],
+    room: &'a mut [u8],
+) -> Option<&'a [u8]> {
+    if root.is_empty() || !is_ours(path, functions) {
         return None;
     }
     let (before, rest) = room.split_at_mut_checked(root.len())?;
@@ -46,9 +57,9 @@ mod tests {
             "/dev/infiniband/uverbs0",
         ] {
             let expected = format!("/root{path}\0");
-            let found = translate(b"/root", path.as_bytes(), &mut room);
+            let found = translate(b"/root", false, path.as_bytes(), &mut room);
             assert_eq!(found, Some(expected.as_bytes()), "{path}");
-            assert_eq!(translate(b"", path.as_bytes(), &mut room), None);
+            assert_eq!(translate(b"", true, path.as_bytes(), &mut room), None);
         }
         for path in [
             "",
@@ -59,9 +70,22 @@ mod tests {
             "sys/class/infiniband",
             "/root/sys/class/infiniband",
         ] {
-            let found = translate(b"/root", path.as_bytes(), &mut room);
+            let found = translate(b"/root", false, path.as_bytes(), &mut room);
             assert_eq!(found, None, "{path}");
         }
+    }
+
+    #[test]
+    fn functions_are_the_systems_if_the_root_has_none() {
+        let mut room = [0; 64];
+        let path = b"/sys/bus/pci/devices/ffff:01:00.0";
+        assert_eq!(translate(b"/root", false, path, &mut room), None);
+        let found = translate(b"/root", true, path, &mut room);
+        assert_eq!(
+            found,
+            Some([b"/root", &path[..], b"\0"].concat().as_slice())
+        );
+        assert_eq!(translate(b"/root", true, b"/sys/bus/pci", &mut room), None);
     }
 
     #[test]
@@ -69,8 +93,8 @@ mod tests {
         let path = b"/dev/infiniband/x";
         let enough = 4 + path.len() + 1;
         for len in 0..enough {
-            assert_eq!(translate(b"root", path, &mut vec![0; len]), None);
+            assert_eq!(translate(b"root", false, path, &mut vec![0; len]), None);
         }
-        assert!(translate(b"root", path, &mut vec![0; enough]).is_some());
+        assert!(translate(b"root", false, path, &mut vec![0; enough]).is_some());
     }
 }

@@ -398,6 +398,14 @@ impl Context<'_> {
             Some(Object::Dct(dct)) => (Opcode::CreateDct, dct.number.unwrap_or(0)),
             Some(Object::Srq(srq)) if srq.is_xrc() => (Opcode::CreateXrcSrq, srq.srqn),
             Some(Object::Srq(srq)) => (Opcode::CreateRmp, srq.srqn),
+            Some(Object::Wq(queue)) => (Opcode::CreateRq, queue.number()),
+            Some(Object::Table(table)) => (Opcode::CreateRqt, table.made.number),
+            Some(Object::Raw(raw)) => {
+                use Opcode::{CreateRq, CreateSq, CreateTir, CreateTis};
+                let creates = [CreateTir, CreateTis, CreateRq, CreateSq];
+                let mut parts = creates.into_iter().zip(raw.numbers());
+                return parts.any(|part| part == (family.create, Some(number)));
+            }
             _ => return false,
         };
         create == family.create && own == number

@@ -8,7 +8,7 @@
     reason = "C finds functions by their names, wherever they are"
 )]
 
-use std::ffi::c_uint;
+use std::ffi::{CStr, c_char, c_uint};
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 use crate::abi::RDMA_VERBS_IOCTL;
 use crate::doorbell_pages::{MOST, pages};
 use crate::real::{self, fail};
-use crate::{cm, thread, trap};
+use crate::{cm, netdev, thread, trap};
 
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
 const DOORBELLS: [i64; 4] = [0, 2, 3, 6];
@@ -62,7 +62,34 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
         };
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int }
+    match unsafe { netdev::answer(request, argument) } {
+        Some(Ok(())) => 0,
+        Some(Err(errno)) => fail(errno),
+        // SAFETY: the caller's promise.
+        None => unsafe { libc::syscall(libc::SYS_ioctl, fd, request, argument) as c_int },
+    }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
+    // SAFETY: the caller's promise: it is text.
+    let own = netdev::index(unsafe { CStr::from_ptr(name) });
+    // SAFETY: the caller's promise.
+    own.unwrap_or_else(|| unsafe { real::if_nametoindex(name) })
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn if_indextoname(index: c_uint, to: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's promise: there is room for a name.
+    match unsafe { netdev::put_name(index, to) } {
+        true => to,
+        // SAFETY: the caller's promise.
+        false => unsafe { real::if_indextoname(index, to) },
+    }
 }
 
 /// # Safety

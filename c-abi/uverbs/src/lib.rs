@@ -33,6 +33,7 @@ mod events;
 mod flows;
 mod interposed;
 mod memory;
+mod netdev;
 #[path = "../../paths/src/next.rs"]
 mod next;
 mod objects;

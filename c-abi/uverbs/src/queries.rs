@@ -13,6 +13,9 @@ use crate::server::Server;
 
 /// `1 << IB_QPT_RAW_PACKET`.
 const RAW_PACKET: u32 = 1 << 8;
+/// `MLX5_IB_CQE_RES_FORMAT_HASH` and `_CSUM`, and `_CSUM_STRIDX`.
+const CQE_FORMATS: u32 = 1 << 0 | 1 << 1;
+const CQE_STRIDES: u32 = 1 << 2;
 /// Size of a capability group's image.
 const GROUP_LEN: usize = 4096;
 /// Flags of `ib_uverbs_query_device_resp.device_cap_flags`.
@@ -127,6 +130,7 @@ impl Server<'_, '_, '_> {
                 0 => 0,
                 log => power(log),
             };
+            let compresses = caps.hca.cqe_compression();
             let out = Mlx5QueryDeviceOut {
                 comp_mask: 0,
                 response_length: size_of::<Mlx5QueryDeviceOut>() as u32,
@@ -135,6 +139,15 @@ impl Server<'_, '_, '_> {
                 rx_hash_fields_mask: if frames.is_some() { HASH_FIELDS } else { 0 },
                 rx_hash_function: of_frames(HASH_TOEPLITZ.into()) as u8,
                 reserved: [0; 7],
+                cqe_comp_max_num: match compresses {
+                    true => caps.hca.cqe_compression_max_num().into(),
+                    false => 0,
+                },
+                cqe_comp_formats: match (compresses, caps.hca.mini_cqe_resp_stride_index()) {
+                    (false, _) => 0,
+                    (true, false) => CQE_FORMATS,
+                    (true, true) => CQE_FORMATS | CQE_STRIDES,
+                },
             };
             args.output(UHW_OUT, &out);
         } else {

@@ -170,6 +170,16 @@ fn size_code(cqe_size: u32) -> Result<(u8, u64)> {
     }
 }
 
+/// The format of compressed CQEs as the context has it: `mini_cqe_res_format_to_hw`.
+fn mini_format(provided: &Mlx5CreateCqIn) -> Result<u8> {
+    match (provided.cqe_comp_en, provided.cqe_comp_res_format) {
+        (0, _) | (_, 1) => Ok(0),
+        (_, 2) => Ok(1),
+        (_, 4) => Ok(3),
+        _ => Err(libc::EINVAL),
+    }
+}
+
 pub(crate) struct Cq<'d> {
     device: &'d Device<'d, P>,
     pub(crate) cqn: Cqn,
@@ -204,7 +214,7 @@ impl<'d> Cq<'d> {
             .set_log_cq_size(size.ilog2() as u8)
             .set_oi(wanted.flags & 2 != 0)
             .set_cqe_comp_en(provided.cqe_comp_en != 0)
-            .set_mini_cqe_res_format(provided.cqe_comp_res_format.trailing_zeros() as u8 & 3)
+            .set_mini_cqe_res_format(mini_format(provided)?)
             .set_uar_page(uar)
             .set_c_eqn_or_apu_element(eqn)
             .set_page_offset(ring.offset())

@@ -124,5 +124,7 @@ structures! {
         rx_hash_fields_mask: u64,
         rx_hash_function: u8,
         reserved: [u8; 7],
+        cqe_comp_max_num: u32,
+        cqe_comp_formats: u32,
     }
 }

@@ -3,7 +3,7 @@
 // UNSAFETY: functions of C.
 #![expect(unsafe_code)]
 
-use std::ffi::{CStr, c_uint};
+use std::ffi::{CStr, c_char, c_uint};
 use std::mem::transmute;
 
 use libc::{c_int, c_void, sighandler_t, size_t, ssize_t};
@@ -57,5 +57,7 @@ real! {
     bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
     sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
     __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
+    if_nametoindex(name: *const c_char) -> c_uint, 0;
+    if_indextoname(index: c_uint, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
     sigset(signal: c_int, handler: sighandler_t) -> sighandler_t, libc::SIG_ERR;
 }

@@ -23,7 +23,7 @@ use crate::cm::{Manager, Written};
 use crate::events::EventQueue;
 use crate::server::Server;
 use crate::srq::Domains;
-use crate::{doorbells, trap};
+use crate::{doorbells, netdev, trap};
 
 /// Connections of the connection manager's at once.
 const CONNECTIONS: usize = 1024;
@@ -231,6 +231,9 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
     options.interrupts = true;
     Node::open_with(DeviceName::Model, address, options)?.run(|cm| {
         let device = cm.device();
+        if let Some((_, entry)) = device.gid_table().next() {
+            netdev::appear(entry.mac);
+        }
         let mut server = match EventQueue::create(device) {
             Ok(events) => Server {
                 cm,
