@@ -1,6 +1,6 @@
 //! The attributes of a call: what goes in and where the answer goes.
 
-// UNSAFETY: reads and writes the program's memory, where the program says.
+// UNSAFETY: the attributes of a call are in the memory of the program, which waits.
 #![expect(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -13,6 +13,7 @@ use crate::abi::{
     Attr, Header, INVOKE_WRITE, MANDATORY, OBJECT_DEVICE, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN,
     UHW_OUT, VALID_OUTPUT, devx,
 };
+use crate::program_memory;
 
 /// An error number of the kernel's ABI.
 pub(crate) type Result<T, E = c_int> = std::result::Result<T, E>;
@@ -48,6 +49,8 @@ fn known(object: u16, method: u16) -> Option<&'static [u16]> {
 pub(crate) struct Args<'a> {
     pub(crate) header: Header,
     attrs: &'a mut [Attr],
+    /// The place for an answer is not there.
+    pub(crate) lost: bool,
 }
 
 impl Args<'_> {
@@ -56,18 +59,23 @@ impl Args<'_> {
     /// # Safety
     /// It is the program's for `RDMA_VERBS_IOCTL`, and stays as long as the value.
     pub(crate) unsafe fn new(call: *mut c_void) -> Result<Self> {
-        // SAFETY: the caller's promise.
-        let header = unsafe { call.cast::<Header>().read() };
+        let mut header = Header::new_zeroed();
+        program_memory::read(call as u64, header.as_mut_bytes())?;
         let expected = size_of::<Header>() + usize::from(header.num_attrs) * size_of::<Attr>();
         if usize::from(header.length) != expected {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the same; the attributes stand behind the header, which has said how long the call is.
+        program_memory::read(call as u64, &mut vec![0; expected])?;
+        // SAFETY: the caller's promise; the attributes stand behind the header, which has said how long the call is.
         let attrs = unsafe {
             let first = call.cast::<Header>().add(1).cast::<Attr>();
             std::slice::from_raw_parts_mut(first, header.num_attrs.into())
         };
-        Ok(Self { header, attrs })
+        Ok(Self {
+            header,
+            attrs,
+            lost: false,
+        })
     }
 
     /// Refuses an attribute that the method does not know, if the program says that it has to (`uverbs_set_attr`), and one
@@ -128,16 +136,11 @@ impl Args<'_> {
     pub(crate) fn bytes(&mut self, id: u16) -> Result<Vec<u8>> {
         let attr = self.find(id).ok_or(libc::EINVAL)?;
         let len = usize::from(attr.len);
-        let from = match len <= size_of::<u64>() {
-            true => (&raw const attr.data).cast::<u8>(),
-            false => attr.data as *const u8,
-        };
-        if from.is_null() {
-            return Err(libc::EFAULT);
+        if let Some(inline) = attr.data.to_ne_bytes().get(..len) {
+            return Ok(inline.to_vec());
         }
         let mut bytes = vec![0; len];
-        // SAFETY: the program's promise: there are as many bytes as it says.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+        program_memory::read(attr.data, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -163,14 +166,13 @@ impl Args<'_> {
     pub(crate) fn output_bytes(&mut self, id: u16, bytes: &[u8]) {
         if let Some(attr) = self.find(id).filter(|attr| attr.data != 0) {
             let size = usize::from(attr.len);
+            let mut answer = vec![0; size];
             let len = bytes.len().min(size);
-            let to = attr.data as *mut u8;
-            // SAFETY: the program's promise: the buffer is as long as it says.
-            unsafe {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len);
-                std::ptr::write_bytes(to.add(len), 0, size - len);
+            answer[..len].copy_from_slice(&bytes[..len]);
+            match program_memory::write(attr.data, &answer) {
+                Ok(()) => attr.flags |= VALID_OUTPUT,
+                Err(_) => self.lost = true,
             }
-            attr.flags |= VALID_OUTPUT;
         }
     }
 }
@@ -182,5 +184,8 @@ pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {
         .map_err(|_| libc::EINVAL)?
         .unsigned_abs();
     address.checked_add(len as u64).ok_or(libc::EINVAL)?;
+    if !program_memory::is_mapped(address, len) {
+        return Err(libc::EFAULT);
+    }
     Ok(NonNull::slice_from_raw_parts(start, len))
 }

@@ -22,6 +22,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::abi::*;
 use crate::attrs::Result;
 use crate::cancel;
+use crate::program_memory;
 use crate::server::Server;
 
 /// An error number for what the connection manager says.
@@ -46,16 +47,15 @@ impl Written {
         Self { at: at.cast(), len }
     }
 
-    /// The value at an offset, from its beginning; the rest of a shorter one is zero.
+    /// The value at an offset, from its beginning; the rest of a shorter one is zero, as is one that is not there.
     fn read<T: FromBytes + IntoBytes + FromZeros>(&self, offset: usize) -> T {
         let mut value = T::new_zeroed();
         let len = size_of::<T>().min(self.len.saturating_sub(offset));
-        // SAFETY: inside what can be read.
-        unsafe {
-            let from = self.at.add(self.len.min(offset));
-            std::ptr::copy_nonoverlapping(from, value.as_mut_bytes().as_mut_ptr(), len);
+        let from = (self.at as u64).wrapping_add(offset as u64);
+        match program_memory::read(from, &mut value.as_mut_bytes()[..len]) {
+            Ok(()) => value,
+            Err(_) => T::new_zeroed(),
         }
-        value
     }
 
     pub(crate) fn header(&self) -> CmHeader {
@@ -79,11 +79,7 @@ impl Written {
         if response == 0 {
             return Err(libc::EFAULT);
         }
-        // SAFETY: the program's promise: there is as much room as it says.
-        unsafe {
-            std::ptr::copy_nonoverlapping(value.as_bytes().as_ptr(), response as *mut u8, len);
-        }
-        Ok(())
+        program_memory::write(response, &value.as_bytes()[..len])
     }
 }
 

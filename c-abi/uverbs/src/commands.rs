@@ -66,7 +66,10 @@ impl<'d> Server<'_, '_, 'd> {
             let (object, method) = (args.header.object, args.header.method);
             log::debug!("object {object:#x}, method {method:#x} is not there");
         }
-        found
+        match args.lost {
+            true => found.and(Err(libc::EFAULT)),
+            false => found,
+        }
     }
 
     fn command(&mut self, fd: c_int, number: u32, args: &mut Args<'_>) -> Result<()> {

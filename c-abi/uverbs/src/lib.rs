@@ -37,6 +37,7 @@ mod netdev;
 #[path = "../../paths/src/next.rs"]
 mod next;
 mod objects;
+mod program_memory;
 mod queries;
 mod queues;
 mod raw;
