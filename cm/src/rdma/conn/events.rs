@@ -115,7 +115,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     let events = &mut self.ids[index].events;
                     events.failure = Some(RdmaError::Rejected(reason));
                     // An event that waits keeps its own data.
-                    if events.pending.is_empty() {
+                    let is_taken = |it: &Pending| Some(it.event) == events.private_event;
+                    if !events.pending.iter().any(is_taken) {
                         self.ids
                             .store_private_data(index, EventType::Rejected, data);
                     }
