@@ -210,7 +210,14 @@ unsafe fn request(
             listening.qp_type,
         );
         let made = (|| {
-            hca.manager()?.set_context(event.id, object as u64)?;
+            let withdrawn = {
+                let mut manager = hca.manager()?;
+                manager.set_context(event.id, object as u64)?;
+                manager.be_quiet_before_accept(event.id)?
+            };
+            if withdrawn {
+                channel(listening.channel)?.signal();
+            }
             IdObject::show_addresses(object)?;
             IdObject::show_route(object)?;
             if lock(&(*listener).inner).sync {

@@ -4,8 +4,8 @@ use bareverbs_core::{Platform, Qpn};
 
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
-use crate::rdma::types::CmId;
 use crate::rdma::types::error::RdmaError;
+use crate::rdma::types::{CmId, EventType};
 use crate::rdma::verbs::attached::AttachedQp;
 use crate::rdma::verbs::making::QpOf;
 
@@ -49,6 +49,24 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             self.not_up(now, index, RdmaError::NoQp);
         }
         self.flush(now)
+    }
+
+    /// Lets the application hear nothing of an id's request before it has accepted it: where the other end withdraws the request,
+    /// no event says so, and [`accept`](Self::accept) fails. Programs of Linux's know it so (`ucma_event_handler` of
+    /// core/ucma.c). Returns `true` if such an event waited, which is gone.
+    pub fn be_quiet_before_accept(&mut self, id: CmId) -> Result<bool, RdmaError> {
+        let index = self.ids.index(id)?;
+        let slot = &mut self.ids[index];
+        slot.conn.is_quiet = true;
+        let before = slot.events.pending.len();
+        slot.events
+            .pending
+            .retain(|it| it.event != EventType::Rejected);
+        let are_gone = slot.events.pending.len() < before;
+        if slot.events.pending.is_empty() {
+            self.ids.unqueue(index);
+        }
+        Ok(are_gone)
     }
 
     /// The number of an id's QP while that is on its way to another state, or is to go there.

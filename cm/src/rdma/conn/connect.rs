@@ -280,6 +280,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
 
     /// Ends a connection (`rdma_disconnect`): begins to move the QP to ERR, so that everything posted is flushed, and notifies
     /// the other end, if that one did not disconnect first. What follows is `Disconnected`, and later `TimewaitExit`.
+    ///
+    /// Before a connection is established the other end is told nothing: the attempt goes on, as on Linux (`rdma_disconnect` of
+    /// core/cma.c), and fails at the QP. [`reject`](Self::reject) and [`destroy_id`](Self::destroy_id) call it off.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let connection = self.ids.connection(index, "disconnect")?;
@@ -290,17 +293,10 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 self.engine.disconnect(now, connection, &[])?;
                 self.ids[index].state = IdState::Disconnect;
             }
-            State::DreqSent => {}
-            State::Idle => {}
             // The connection is over. An attempt that rests after a refusal as stale is called off.
             State::Timewait => self.ids[index].state = IdState::Disconnect,
-            // Not connected yet: there is nothing to end, but the attempt can be called off.
-            _ => {
-                self.engine
-                    .reject(now, connection, RejectReason::CONSUMER_DEFINED, &[], &[])?;
-                self.ids[index].state = IdState::Disconnect;
-                return self.flush(now);
-            }
+            // Not connected yet, or not any more.
+            _ => {}
         }
         self.flush(now)?;
         self.complete_disconnect(id)

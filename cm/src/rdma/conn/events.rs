@@ -110,6 +110,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Established => self.ids.push(index, EventType::Established, 0),
                 Outcome::Rejected(RejectReason::STALE_CONNECTION)
                     if self.rest_if_stale(now, index, data.is_empty()) => {}
+                #[cfg(feature = "attached-qps")]
+                Outcome::Rejected(_)
+                    if self.ids[index].conn.is_quiet && !self.ids[index].conn.accepted => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);
                     let events = &mut self.ids[index].events;

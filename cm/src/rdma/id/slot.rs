@@ -222,6 +222,9 @@ impl IdRoute {
 pub(crate) struct Connection {
     pub(crate) passive: bool,
     pub(crate) accepted: bool,
+    /// Of a request: its withdrawal is no event before it is accepted.
+    #[cfg(feature = "attached-qps")]
+    pub(crate) is_quiet: bool,
     /// The number of times that the request was repeated after a refusal as stale.
     pub(crate) stale_retries: u8,
     pub(crate) id: Option<ConnectionId>,
@@ -255,6 +258,8 @@ impl Connection {
     const NONE: Self = Self {
         passive: false,
         accepted: false,
+        #[cfg(feature = "attached-qps")]
+        is_quiet: false,
         stale_retries: 0,
         id: None,
         sidr: None,
