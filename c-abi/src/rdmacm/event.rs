@@ -244,10 +244,8 @@ unsafe fn next_own(id: *mut IdObject) -> Result<Option<OwnEvent>> {
     let object = unsafe { &*id };
     let taken = {
         let mut inner = lock(&object.inner);
-        let taken = inner.own.waiting.pop_front();
         let (hca, cm) = (inner.hca, inner.cm);
-        inner.own.announce_again(&mut *hca.manager()?, cm)?;
-        taken
+        inner.own.take(&mut *hca.manager()?, cm)?
     };
     // SAFETY: the id's channel is there for as long as the id.
     unsafe { channel(object.c.channel) }?.signal();

@@ -1,7 +1,7 @@
 //! Events that come from the program or from the library itself: `rdma_write_cm_event`, and addresses that were found.
 //!
-//! They wait at the id, as many as there are: the manager has a place for one event that says so, behind which those of
-//! connections have theirs.
+//! They wait at the id, as many as there are. The manager's queue of the id has places for a few of them among the events of
+//! connections; an event that is one too many gets its place when one is taken.
 
 // UNSAFETY: raw pointers of C.
 #![expect(unsafe_code)]
@@ -23,10 +23,15 @@ pub(crate) struct OwnEvent {
     pub(crate) arg: u64,
 }
 
+/// The most places of an id's queue in the manager that such events take: the others are for events of connections.
+const PLACES: usize = 4;
+
 /// An id holds such events here, and the addresses that were found.
 #[derive(Default)]
 pub(crate) struct OwnEvents {
-    pub(super) waiting: VecDeque<OwnEvent>,
+    waiting: VecDeque<OwnEvent>,
+    /// The number of those that have places in the manager's queue.
+    announced: usize,
     /// From `rdma_resolve_addrinfo` to `rdma_query_addrinfo`.
     pub(super) resolving: bool,
     pub(super) resolved: Option<Found>,
@@ -43,20 +48,37 @@ impl Drop for Found {
 }
 
 impl OwnEvents {
-    /// Adds one. The manager has an event of it for as long as there are any.
+    /// Adds one.
     pub(super) fn add(&mut self, event: OwnEvent, manager: &mut Cm, cm: CmId) -> Result<()> {
-        if self.waiting.is_empty() {
-            manager.write_cm_event(cm, 0, 0)?;
-        }
         self.waiting.push_back(event);
+        let announced = self.announce(manager, cm);
+        if self.announced == 0 {
+            self.waiting.clear();
+            return announced;
+        }
+        Ok(())
+    }
+
+    /// Takes the first one, of which the manager has said that it is there.
+    pub(super) fn take(&mut self, manager: &mut Cm, cm: CmId) -> Result<Option<OwnEvent>> {
+        let taken = self.waiting.pop_front();
+        self.announced = self.announced.saturating_sub(1);
+        self.announce(manager, cm)?;
+        Ok(taken)
+    }
+
+    /// Gives the manager events for those that it does not know.
+    fn announce(&mut self, manager: &mut Cm, cm: CmId) -> Result<()> {
+        while self.announced < self.waiting.len().min(PLACES) {
+            manager.write_cm_event(cm, 0, 0)?;
+            self.announced += 1;
+        }
         Ok(())
     }
 
     /// Tells another manager, to which the id moves.
-    pub(crate) fn announce_again(&self, manager: &mut Cm, cm: CmId) -> Result<()> {
-        if !self.waiting.is_empty() {
-            manager.write_cm_event(cm, 0, 0)?;
-        }
-        Ok(())
+    pub(crate) fn announce_again(&mut self, manager: &mut Cm, cm: CmId) -> Result<()> {
+        self.announced = 0;
+        self.announce(manager, cm)
     }
 }
