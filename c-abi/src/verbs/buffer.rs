@@ -132,13 +132,8 @@ unsafe fn register(pd: *mut ibv_pd, attr: &ibv_mr_init_attr) -> Result<*mut ibv_
             return Err(Errno::EINVAL);
         }
     }
-    const KNOWN: u64 = IBV_REG_MR_MASK_IOVA
-        | IBV_REG_MR_MASK_ADDR
-        | IBV_REG_MR_MASK_FD
-        | IBV_REG_MR_MASK_FD_OFFSET
-        | IBV_REG_MR_MASK_BUF;
-    // Among others DMA handles, of which there are none.
-    if attr.comp_mask & !KNOWN != 0 {
+    // There are no DMA handles. Bits that rdma-core does not know it does not look at.
+    if has(IBV_REG_MR_MASK_DMAH) {
         return Err(Errno::EOPNOTSUPP);
     }
     let has_iova = has(IBV_REG_MR_MASK_IOVA);
