@@ -47,17 +47,18 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
     as_number(|| {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let kind = kind & !flags;
-        if !matches!(domain, libc::AF_INET | libc::AF_INET6 | libc::AF_IB) {
-            return Err(Errno(libc::EAFNOSUPPORT));
-        }
         let fits = match (kind, protocol) {
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => true,
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                matches!(domain, libc::AF_INET | libc::AF_INET6 | libc::AF_IB)
+            }
             // Their header has IP addresses.
-            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => domain != libc::AF_IB,
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                matches!(domain, libc::AF_INET | libc::AF_INET6)
+            }
             _ => false,
         };
         if !fits {
-            return Err(Errno(libc::EPROTONOSUPPORT));
+            return Err(Errno::EOPNOTSUPP);
         }
         // Without a device there are none.
         devices()?.first().ok_or(Errno::ENODEV)?;
