@@ -22,6 +22,9 @@ pub(super) const ELSEWHERE: u64 = 1 << 63;
 /// Exponents of times have five bits everywhere else.
 const LONGEST_LIFE: u8 = 31;
 
+/// The prefix of GIDs in a subnet that has not been given one (IBTA 4.1.1).
+const LINK_LOCAL: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
+
 /// Where a question stands.
 #[derive(Debug, Clone, Copy)]
 enum QuestionState<A> {
@@ -380,6 +383,15 @@ fn same_gid(
     sensible(field, !asked || wanted == found, low)
 }
 
+/// The found GID, with the link-local prefix if the question had that one: it stands for the subnet's own prefix, and OpenSM
+/// (3.3.23) answers with the latter.
+fn with_prefix_asked(wanted: &[u8; 16], mut found: [u8; 16]) -> [u8; 16] {
+    if wanted[..8] == LINK_LOCAL {
+        found[..8].copy_from_slice(&LINK_LOCAL);
+    }
+    found
+}
+
 fn same_partition(asked: bool, wanted: u16, found: u16) -> Result<(), SaError> {
     let same = !asked || (wanted ^ found) & PKEY_BASE == 0;
     sensible("pkey", same, found)
@@ -387,8 +399,10 @@ fn same_partition(asked: bool, wanted: u16, found: u16) -> Result<(), SaError> {
 
 fn check_path(path: &PathRecord, wanted: &PathRecord, components: u64) -> Result<(), SaError> {
     let asked = |component| components & component != 0;
-    same_gid("dgid", asked(PathRecord::DGID), &wanted.dgid, &path.dgid)?;
-    same_gid("sgid", asked(PathRecord::SGID), &wanted.sgid, &path.sgid)?;
+    let dgid = with_prefix_asked(&wanted.dgid, path.dgid);
+    let sgid = with_prefix_asked(&wanted.sgid, path.sgid);
+    same_gid("dgid", asked(PathRecord::DGID), &wanted.dgid, &dgid)?;
+    same_gid("sgid", asked(PathRecord::SGID), &wanted.sgid, &sgid)?;
     same_partition(asked(PathRecord::PKEY), wanted.pkey, path.pkey)?;
     check_path_fields(path)
 }

@@ -180,8 +180,8 @@ fn redirected() {
 fn malformed() {
     const RECORD: usize = 56;
     for (at, byte, field) in [
-        (RECORD + 8, 0xff, "dgid"),
-        (RECORD + 24, 0xff, "sgid"),
+        (RECORD + 16, 0xff, "dgid"),
+        (RECORD + 32, 0xff, "sgid"),
         (RECORD + 40, 0xc0, "dlid"),
         (RECORD + 42, 0xff, "slid"),
         (RECORD + 44, 0x80, "raw_traffic"),
@@ -203,6 +203,11 @@ fn malformed() {
             }
             other => panic!("{field}: {other:?}"),
         }
+    }
+    // The link-local prefix of the question is the subnet's own in the answer.
+    for at in [RECORD + 8, RECORD + 24] {
+        let (event, _, questions) = route_with(&[Fault::Mangled { at, byte: 0xfc }]);
+        assert_eq!((event.event, questions), (EventType::RouteResolved, 1));
     }
     // A path from another port.
     let (event, ..) = route_with(&[Fault::Mangled {
