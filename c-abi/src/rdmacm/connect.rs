@@ -271,7 +271,13 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
                 // librdmacm accepts without parameters, which for the kernel is the answer with the QP that it knows: none.
                 return Ok(manager.accept(cm, Some(&ConnParam::default()))?);
             }
-            Ok(manager.establish(cm)?)
+            let established = manager.establish(cm);
+            if established.is_err() {
+                // For the kernel it is an answer without parameters: it refuses a request of which that is none (`rdma_accept` of
+                // core/cma.c), and other ids stay as they are.
+                let _ = manager.reject(cm, &[]);
+            }
+            Ok(established?)
         }
     })
 }

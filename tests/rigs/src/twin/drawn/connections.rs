@@ -451,6 +451,10 @@ impl Ids {
         if !self.all[id].device && call != "rdma_bind_addr" {
             return;
         }
+        // It refuses the request, of which a written script is.
+        if (stage, call) == (Stage::IsAsked, "rdma_establish") && !self.all[id].queue_pair {
+            return;
+        }
         let more = match call {
             "rdma_resolve_addr" => format!(" null own:{PORT} 2000"),
             "rdma_resolve_route" => " 2000".to_string(),
