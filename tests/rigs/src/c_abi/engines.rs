@@ -89,6 +89,9 @@ macro_rules! ucp {
 /// The beginning of the names of runs on Debian's own libraries, for which the kernel's verbs ABI is served.
 const SERVED_PREFIX: &str = "served-";
 
+/// The end of the name of a client's log.
+const CLIENT: &str = ".client";
+
 const RUNS: &[Run] = &[
     Run {
         name: "ucx-info",
@@ -383,11 +386,13 @@ fn ends(place: &Place<'_>, engines: &Engines, run: &Run) -> Result<Ended, String
         .chain(served.then_some(("UCX_MEM_EVENTS", "n")))
         .chain(run.transports.map(|transports| ("UCX_TLS", transports)))
         .collect();
-    let options = match served {
-        true => [SERVED, QUIET].concat(),
-        false => QUIET.to_vec(),
-    };
     let start_one = |side: &str, arguments: &[&str]| {
+        // The address of a served device follows from its unit alone: a switch gives it none.
+        let unit = if side == CLIENT { "2" } else { "1" };
+        let options = match served {
+            true => [SERVED, QUIET, &["--unit", unit]].concat(),
+            false => QUIET.to_vec(),
+        };
         let program = Program {
             log: format!("{}{side}", run.name),
             options: &options,
@@ -405,7 +410,7 @@ fn ends(place: &Place<'_>, engines: &Engines, run: &Run) -> Result<Ended, String
     }
     let mut server = start_one(".server", run.server)?;
     place.wait_until_ready(&mut server, Ready::Tcp, port)?;
-    let client = end(start_one(".client", run.client)?, END)?;
+    let client = end(start_one(CLIENT, run.client)?, END)?;
     if client.status.success() {
         let server = end(server, END).map_err(|why| format!("server: {why}"))?;
         if !server.status.success() {
