@@ -416,13 +416,14 @@ fn a_qp_that_blocks_its_own_multicast_does_not_receive_it() {
 #[test]
 fn old_entries_name_the_shared_queue() {
     // User index all-ones asks for version 0.
-    for (user_index, expected) in [(0xff_ffff, None), (0x77, Some(0x77))] {
+    for (user_index, expected, basic) in [(0xff_ffff, None, false), (0x77, Some(0x77), true)] {
         let mut pair = Pair::new();
         let pd = pair.pd[0];
         let ring = pair.a.host.alloc(4096, 4096);
         let record = pair.a.host.alloc(8, 8);
         let mut create = CreateRmpIn::new();
         create.ctx_mut().set_state(1);
+        create.ctx_mut().set_basic_cyclic_rcv_wqe(basic);
         create
             .ctx_mut()
             .wq_mut()
@@ -455,7 +456,8 @@ fn old_entries_name_the_shared_queue() {
         let key = pair.a.register(pd, memory, 0, 4096, ALL);
         for index in 0..2 {
             let segment = data_segment((key, index * 64, 64));
-            let wqe = [&[0; 16][..], &segment, &data_segment((0x100, 0, 0))].concat();
+            let front = if basic { 0 } else { 16 };
+            let wqe = [&[0; 16][..front], &segment, &data_segment((0x100, 0, 0))].concat();
             pair.a.host.put(ring + index * 64, &wqe);
             pair.a
                 .post_send(&mut qp, SEND, 0, 0, &inline_segment(&[index as u8 + 1; 4]));

@@ -29,6 +29,7 @@ struct Plan<'a> {
     xrcd: Option<u32>,
     user_index: u32,
     cyclic: bool,
+    basic: bool,
     limit: u16,
 }
 
@@ -43,8 +44,9 @@ fn create(
     if plan.log_size > device.caps.general.log_max_srq_sz() {
         return Err(Syndrome::SrqSize.into());
     }
-    // A WQE starts with the link to the next one.
-    if !(5..=11).contains(&plan.log_stride) {
+    // A WQE starts with the link to the next one, unless it is a basic one.
+    let smallest = if plan.basic { 4 } else { 5 };
+    if !(smallest..=11).contains(&plan.log_stride) {
         return Err(Syndrome::SrqStride.into());
     }
     if 1 << plan.log_stride > device.caps.general.max_wqe_sz_rq() {
@@ -53,7 +55,7 @@ fn create(
     if plan.xrcd.is_some() && !device.caps.general.xrc() {
         return Err(Syndrome::SrqXrcUnsupported.into());
     }
-    if plan.cyclic && !device.caps.general.basic_cyclic_rcv_wqe() {
+    if plan.basic && !device.caps.general.basic_cyclic_rcv_wqe() {
         return Err(Syndrome::SrqCyclic.into());
     }
     if plan
@@ -94,6 +96,7 @@ fn create(
         xrcd: plan.xrcd,
         user_index: plan.user_index,
         cyclic: plan.cyclic,
+        basic: plan.basic,
         limit: plan.limit,
         users: 0,
         place,
@@ -191,6 +194,7 @@ pub(super) fn create_srq(
             xrcd: xrc.then(|| context.xrcd()),
             user_index: NO_USER_INDEX,
             cyclic: false,
+            basic: false,
             limit: context.lwm(),
         },
     )?;
@@ -271,6 +275,7 @@ pub(super) fn create_xrc_srq(
             xrcd: Some(context.xrcd()),
             user_index: context.user_index(),
             cyclic: context.basic_cyclic_rcv_wqe(),
+            basic: context.basic_cyclic_rcv_wqe(),
             limit: context.lwm(),
         },
     )?;
@@ -335,6 +340,7 @@ pub(super) fn create_rmp(
     if !matches!(wq_type, Some(WqType::LinkedList | WqType::Cyclic)) || wq.wq_signature() {
         return Err(Syndrome::SrqType.into());
     }
+    let cyclic = wq_type == Some(WqType::Cyclic);
     let number = create(
         device,
         io,
@@ -349,7 +355,8 @@ pub(super) fn create_rmp(
             cqn: None,
             xrcd: None,
             user_index: NO_USER_INDEX,
-            cyclic: wq_type == Some(WqType::Cyclic),
+            cyclic,
+            basic: cyclic && context.basic_cyclic_rcv_wqe(),
             limit: wq.lwm(),
         },
     )?;

@@ -31,6 +31,8 @@ pub(crate) struct Srq {
     pub(crate) user_index: u32,
     /// WQEs in a ring rather than a list.
     pub(crate) cyclic: bool,
+    /// WQEs without the segment of the link in front: `basic_cyclic_rcv_wqe`.
+    pub(crate) basic: bool,
     /// Event below this many; 0 is off.
     pub(crate) limit: u16,
     pub(crate) users: u32,

@@ -73,9 +73,10 @@ impl Device {
             return Err(bad);
         }
         srq.consumed = srq.consumed.wrapping_add(1);
-        // UCX writes the segment with the link in front of the entries of cyclic queues (RMPs) as well.
+        // The link is in front of the entries of cyclic queues as well, unless these are basic: UCX's RMPs and DPDK's.
+        let front = if srq.basic { 0 } else { SEGMENT_UNIT };
         srq.next = next_wqe(wqe);
-        scatter_list(wqe.get(SEGMENT_UNIT..).unwrap_or(&[]), terminator, work);
+        scatter_list(wqe.get(front..).unwrap_or(&[]), terminator, work);
         self.check_limit(io, srqn);
         Ok(true)
     }

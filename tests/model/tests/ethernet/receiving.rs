@@ -337,18 +337,26 @@ fn a_linked_list_is_followed() {
 
 #[test]
 fn buffers_may_come_from_a_pool() {
+    // With the link in front of an entry, as UCX has them, and without, as DPDK has them.
+    for basic in [false, true] {
+        buffers_come_from_a_pool(basic);
+    }
+}
+
+fn buffers_come_from_a_pool(basic: bool) {
     let mut lab = Lab::new();
     let ring = lab.node.host.alloc(4096, 4096);
     let record = lab.node.host.alloc(8, 64);
     let mut create = CreateRmpIn::new();
     create.ctx_mut().set_state(1);
+    create.ctx_mut().set_basic_cyclic_rcv_wqe(basic);
     create
         .ctx_mut()
         .wq_mut()
         .set_wq_type(1)
         .set_pd(lab.pd)
         .set_dbr_addr(record)
-        .set_log_wq_stride(6)
+        .set_log_wq_stride(if basic { 4 } else { 5 })
         .set_log_wq_sz(4);
     let pages = page_list(ring, 4096);
     let (output, _) = lab.node.command_with(&create, &pages, 0).unwrap();
@@ -366,9 +374,8 @@ fn buffers_may_come_from_a_pool() {
         })
         .unwrap();
     lab.steer(tir, 0);
-    let mut wqe = vec![0; 16];
+    let mut wqe = vec![0; if basic { 0 } else { 16 }];
     wqe.extend(data_segment((lab.key, lab.buffer(0), 2048)));
-    wqe.extend(data_segment((0x100, 0, 0)));
     lab.node.host.put(ring, &wqe);
     lab.node.host.put32(record, 1);
     let frame = good_udp_frame(OWN, OTHER, (1, 2), &[9; 100]);
