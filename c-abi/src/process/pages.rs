@@ -32,6 +32,15 @@ fn populate(region: NonNull<[u8]>, advice: c_int) -> Result<()> {
     }
 }
 
+/// A region of the program's memory.
+///
+/// # Errors
+/// EFAULT at the null pointer, where Linux finds no memory when it pins it.
+pub(crate) fn region(start: *mut c_void, length: usize) -> Result<NonNull<[u8]>> {
+    let start = NonNull::new(start.cast::<u8>()).ok_or(Errno(libc::EFAULT))?;
+    Ok(NonNull::slice_from_raw_parts(start, length))
+}
+
 /// Checks that there are pages behind all of a region, which may be written to if it is registered for that, as `ib_umem_get` of
 /// Linux's core/umem.c pins them. The kernel makes those that are not there yet. A kernel before 5.14 cannot be asked, and all
 /// memory is good then; nor can one that a filter keeps from answering.

@@ -5,7 +5,7 @@
 
 mod sending;
 
-use std::ptr::NonNull;
+use std::ffi::c_void;
 
 use bareverbs_node::cm::rdma::{CmId, ConnParam};
 use bareverbs_node::verbs::{
@@ -58,6 +58,13 @@ struct Mapped {
     told: bool,
 }
 
+impl Mapped {
+    /// Returns `true` if the other end is still to be told.
+    fn waits(&self) -> bool {
+        self.index.is_some() && !self.told
+    }
+}
+
 /// A stream. The QP goes before what it uses.
 pub(super) struct Connection {
     pub(super) hca: &'static Hca,
@@ -70,6 +77,7 @@ pub(super) struct Connection {
     /// The list of targets, and the table of mapped buffers behind it: the other end writes here.
     table: Buffer<'static, P>,
     mappings: u16,
+    /// Those that the other end was told of are in the order of that.
     mapped: Vec<Mapped>,
     outbound: Outbound,
     pub(super) inbound: Inbound,
@@ -426,6 +434,17 @@ impl Connection {
         self.end == End::Open && !self.shut_write
     }
 
+    /// The error of a call that sends when the program cannot. `is_ordinary` is for an rsocket that stands for an ordinary
+    /// socket.
+    pub(super) fn send_error(&self, is_ordinary: bool) -> Errno {
+        match self.end {
+            End::Broken(errno) => errno,
+            // The other end has closed, without waiting for this.
+            End::Closed if !self.shut_write && !is_ordinary => Errno(libc::ECONNRESET),
+            End::Open | End::Closed => Errno(libc::EPIPE),
+        }
+    }
+
     /// Returns `true` if both ends have said that they send no more.
     pub(super) fn is_over(&self) -> bool {
         self.shut_write && self.peer_shut
@@ -502,11 +521,15 @@ impl Connection {
 
     /// Maps a buffer of the program; its offset.
     ///
+    /// # Errors
+    /// ENOMEM if the other end has room for no more, before all else; EINVAL for an empty buffer.
+    ///
     /// # Safety
     /// The memory stays until it is unmapped or the connection is gone, and the device may change it.
     pub(super) unsafe fn map(
         &mut self,
-        buffer: NonNull<[u8]>,
+        buf: *mut c_void,
+        length: usize,
         remote: bool,
         offset: Option<u64>,
     ) -> Result<u64> {
@@ -521,33 +544,40 @@ impl Connection {
         if remote {
             access |= Access::REMOTE_WRITE;
         }
-        if !buffer.is_empty() {
-            pages::check(buffer, true)?;
+        if length == 0 {
+            return Err(Errno::EINVAL);
         }
+        let buffer = pages::region(buf, length)?;
+        pages::check(buffer, true)?;
         // SAFETY: the caller promises that the memory stays until it is unmapped or the connection is gone, and the device may
         // change it.
         let region = unsafe { super::port::port(self.hca)?.pd.reg_mr(buffer, access) }?;
-        let addr = buffer.cast::<u8>().as_ptr() as usize;
+        let addr = buf as usize;
         let offset = offset.unwrap_or(addr as u64);
         self.mapped.push(Mapped {
             index,
             offset,
             addr,
-            length: buffer.len(),
+            length,
             region,
             told: false,
         });
         Ok(offset)
     }
 
-    /// Unmaps a buffer. The other end is not told.
+    /// Unmaps a buffer: the first one of those that the other end was told of or that are for this end only, or else of the
+    /// others. The other end is not told.
     pub(super) fn unmap(&mut self, addr: usize, length: usize) -> Result<()> {
         let is = |mapped: &Mapped| mapped.addr == addr && mapped.length == length;
-        let at = self.mapped.iter().position(is).ok_or(Errno::EINVAL)?;
-        let mut mapped = self.mapped.swap_remove(at);
+        let first = |waits: bool| {
+            let mut all = self.mapped.iter();
+            all.position(|mapped| is(mapped) && mapped.waits() == waits)
+        };
+        let at = first(false).or_else(|| first(true)).ok_or(Errno::EINVAL)?;
+        let mut mapped = self.mapped.remove(at);
         if let Err((kept, error)) = mapped.region.dereg() {
             mapped.region = kept;
-            self.mapped.push(mapped);
+            self.mapped.insert(at, mapped);
             return Err(crate::process::failure::Errno::from(
                 bareverbs_node::verbs::MrError::Command(error),
             ));

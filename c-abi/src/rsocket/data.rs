@@ -138,14 +138,7 @@ async fn send(
                 Err(errno) => return Some(Err(errno)),
             };
             if !connection.is_writable() {
-                return Some(Err(match connection.end {
-                    End::Broken(errno) => errno,
-                    // The other end has closed, without waiting for this.
-                    End::Closed if !connection.shut_write && !is_ordinary => {
-                        Errno(libc::ECONNRESET)
-                    }
-                    End::Open | End::Closed => Errno(libc::EPIPE),
-                }));
+                return Some(Err(connection.send_error(is_ordinary)));
             }
             if let Err(errno) = connection.send(&mut left) {
                 connection.break_off(errno);

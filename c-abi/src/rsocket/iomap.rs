@@ -4,12 +4,11 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
 use libc::{off_t, size_t};
 
 use crate::process::failure::{Errno, Result, as_status, guarded, lock};
-use crate::rsocket::connection::{Connection, End};
+use crate::rsocket::connection::Connection;
 use crate::rsocket::data::{bytes, connection};
 use crate::rsocket::socket::{Phase, State};
 use crate::rsocket::table::socket;
@@ -38,16 +37,10 @@ pub unsafe extern "C" fn riomap(
         let remote = prot & libc::PROT_WRITE != 0;
         let mut state = lock(&socket.state);
         let connection = connected(&mut state)?;
-        // Linux finds that there is no memory when it pins it, and refuses to pin none before.
-        let start = NonNull::new(buf.cast::<u8>()).ok_or(match len {
-            0 => Errno::EINVAL,
-            _ => Errno(libc::EFAULT),
-        })?;
-        let buffer = NonNull::slice_from_raw_parts(start, len);
         let offset = (offset != -1).then_some(offset as u64);
         // SAFETY: the caller promises that the memory stays until it is unmapped or the rsocket is closed, and may change
         // until then.
-        let offset = unsafe { connection.map(buffer, remote, offset) }?;
+        let offset = unsafe { connection.map(buf, len, remote, offset) }?;
         Ok(offset as off_t)
     });
     mapped.unwrap_or_else(|errno| {
@@ -79,7 +72,7 @@ pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) 
 }
 
 /// Writes into the buffers of the other end from an offset on: `riowrite`. The other end is not told; what is sent afterwards
-/// arrives afterwards. Returns how many bytes, fewer if no buffer has the next offset.
+/// arrives afterwards. Returns how many bytes, fewer if no buffer has the next offset: none before there is a connection.
 ///
 /// # Safety
 /// `count` bytes at `buf` can be read.
@@ -98,15 +91,16 @@ pub unsafe extern "C-unwind" fn riowrite(
         let mut written = 0;
         let finished = socket
             .wait(None, socket.is_nonblocking(flags), |state| {
+                if let Phase::New | Phase::Bound | Phase::Listening(_) = state.phase {
+                    return Some(Ok(()));
+                }
+                let is_ordinary = state.options.is_ordinary;
                 let connection = match connection(state)? {
                     Ok(connection) => connection,
                     Err(errno) => return Some(Err(errno)),
                 };
                 if !connection.is_writable() {
-                    return Some(Err(match connection.end {
-                        End::Broken(errno) => errno,
-                        End::Open | End::Closed => Errno(libc::ECONNRESET),
-                    }));
+                    return Some(Err(connection.send_error(is_ordinary)));
                 }
                 let from = (offset as u64).wrapping_add(written as u64);
                 match connection.write_at(&bytes[written..], from) {

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use bareverbs_node::verbs::{Access, CommandError, Mr, MrError};
 
@@ -146,9 +146,7 @@ unsafe fn register(
     let flags = Access::from_bits_truncate(required(access));
     // Memory is made to be there only for what can be registered.
     object.pd.check_region(length, flags)?;
-    // No memory is found when it is pinned.
-    let start = NonNull::new(addr.cast::<u8>()).ok_or(Errno(libc::EFAULT))?;
-    let region = NonNull::slice_from_raw_parts(start, length);
+    let region = pages::region(addr, length)?;
     pages::check(region, access & WRITABLE != 0)?;
     // SAFETY: the caller's promise, which is that of `ibv_reg_mr`: the memory stays, and the device may change it.
     let mr = match unsafe { object.pd.reg_mr_iova(region, iova, flags) } {

@@ -2,7 +2,7 @@
 
 use bareverbs_node::verbs::{RKey, Remote, SendData, SendOp};
 
-use super::{Connection, DATA, End};
+use super::{Connection, DATA, End, Mapped};
 use crate::process::failure::{Errno, Result};
 use crate::rsocket::flow::Piece;
 use crate::rsocket::options::MOST_INLINE;
@@ -74,10 +74,10 @@ impl Connection {
         let Some(peer) = self.peer else {
             return Ok(false);
         };
-        for at in 0..self.mapped.len() {
+        while let Some(at) = self.mapped.iter().position(Mapped::waits) {
             let mapped = &self.mapped[at];
-            let Some(index) = mapped.index.filter(|_| !mapped.told) else {
-                continue;
+            let Some(index) = mapped.index else {
+                break;
             };
             if !self.outbound.take_credit() {
                 return Ok(false);
@@ -97,7 +97,9 @@ impl Connection {
             let bytes = mapping.to_bytes(peer.swap);
             let op = SendOp::WriteImm(to, Message::Mapping(index).to_immediate());
             self.post(DATA, op, SendData::Inline(&bytes))?;
-            self.mapped[at].told = true;
+            let mut mapped = self.mapped.remove(at);
+            mapped.told = true;
+            self.mapped.push(mapped);
         }
         Ok(true)
     }

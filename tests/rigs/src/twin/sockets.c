@@ -315,12 +315,12 @@ static void select_socket(void) {
 
 static uint8_t sent_bytes[LONGEST], got_bytes[LONGEST];
 
-/* Data that a line has as a text, or a number of bytes of. */
+/* Data that a line has as a text, or a number of bytes of, which begin with the byte that it has. */
 static size_t to_send(void) {
     const char *text = key("text");
-    size_t length = text ? strlen(text) : (size_t)n("bytes", 0);
+    size_t length = text ? strlen(text) : (size_t)n("bytes", 0), first = n("first", 0);
     for (size_t i = 0; i < length; i++)
-        sent_bytes[i] = text ? (uint8_t)text[i] : (uint8_t)(i * 31 + i / 251);
+        sent_bytes[i] = text ? (uint8_t)text[i] : (uint8_t)(first + i * 31 + i / 251);
     return length;
 }
 
@@ -444,6 +444,7 @@ static void wait_for_set(int set) {
 /* Where the other end may write: at an offset, or, if it is none, at the buffer's address. */
 static void map(int socket) {
     uint8_t *buffer = AP(1);
+    buffer += k("at", 0);
     if (left_out)
         return;
     off_t offset = riomap(socket, buffer, k("bytes", BUFFER), n("prot", PROT_WRITE), n("flags", 0), (off_t)k("offset", -1));
@@ -519,7 +520,7 @@ static bool socket_call(const char *name) {
     SOCKET("repoll_ctl", control_set(s))
     SOCKET("repoll_wait", wait_for_set(s))
     SOCKET("riomap", map(s))
-    SOCKET("riounmap", void *buffer = AP(1); if (!left_out) said(riounmap(s, buffer, k("bytes", BUFFER))))
+    SOCKET("riounmap", char *buffer = AP(1); buffer += k("at", 0); if (!left_out) said(riounmap(s, buffer, k("bytes", BUFFER))))
     SOCKET("riowrite", write_mapped(s))
     SOCKET("rclose", close_named(s))
     return false;
