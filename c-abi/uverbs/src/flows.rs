@@ -10,7 +10,7 @@ use bareverbs_node::verbs::{
     FlowTable, FlowType, Ipv4Filter, Ipv6Filter, PortFilter, Tirn,
 };
 use libc::c_int;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{CORE_IN, CORE_OUT};
 use crate::attrs::{Args, Result, refused};
@@ -30,10 +30,18 @@ mod kind {
     pub(super) const ETH: u32 = 0x20;
     pub(super) const IPV4: u32 = 0x30;
     pub(super) const IPV6: u32 = 0x31;
+    pub(super) const ESP: u32 = 0x34;
     pub(super) const TCP: u32 = 0x40;
     pub(super) const UDP: u32 = 0x41;
+    pub(super) const VXLAN: u32 = 0x50;
+    pub(super) const GRE: u32 = 0x51;
+    pub(super) const MPLS: u32 = 0x60;
+    /// A bit beside the others: the header is inside a tunnel.
+    pub(super) const INNER: u32 = 0x100;
     pub(super) const ACTION_TAG: u32 = 0x1000;
     pub(super) const ACTION_DROP: u32 = 0x1001;
+    pub(super) const ACTION_HANDLE: u32 = 0x1002;
+    pub(super) const ACTION_COUNT: u32 = 0x1003;
 }
 
 /// The rules of the port, which all contexts share.
@@ -65,14 +73,28 @@ fn unruled(error: FlowError) -> i32 {
     match error {
         FlowError::Command(error) => refused(error),
         FlowError::Unsupported { .. } | FlowError::Field { .. } => libc::EOPNOTSUPP,
-        FlowError::Full | FlowError::Priority { .. } => libc::ENOSPC,
+        FlowError::Priority { .. } => libc::ENOMEM,
+        FlowError::Full => libc::ENOSPC,
         _ => libc::EINVAL,
     }
 }
 
-/// Value and mask of a specification.
-fn both<T: FromBytes>(bytes: &[u8]) -> Result<[T; 2]> {
-    <[T; 2]>::read_from_bytes(bytes).map_err(|_| libc::EINVAL)
+/// Value and mask of a specification: a half each. A shorter one has zeros behind it, and what the mask of a longer one has there
+/// has to be zero (`spec_filter_size`).
+fn both<T: FromBytes + IntoBytes>(bytes: &[u8]) -> Result<[T; 2]> {
+    let half = bytes.len() / 2;
+    let (value, mask) = bytes.split_at(half);
+    let excess = mask[..half].get(size_of::<T>()..).unwrap_or(&[]);
+    if half == 0 || !half.is_multiple_of(4) || excess.iter().any(|byte| *byte != 0) {
+        return Err(libc::EINVAL);
+    }
+    Ok([value, mask].map(|given| {
+        let mut filter = T::new_zeroed();
+        let bytes = filter.as_mut_bytes();
+        let len = half.min(bytes.len());
+        bytes[..len].copy_from_slice(&given[..len]);
+        filter
+    }))
 }
 
 /// A specification without its header.
@@ -124,9 +146,14 @@ fn spec(kind: u32, bytes: &[u8]) -> Result<FlowSpec> {
             FlowSpec::ActionTag(tag)
         }
         kind::ACTION_DROP if bytes.is_empty() => FlowSpec::ActionDrop,
-        kind::ACTION_DROP => return Err(libc::EINVAL),
-        // Headers inside tunnels, tunnels, and other actions.
-        _ => return Err(libc::EOPNOTSUPP),
+        kind::ACTION_HANDLE | kind::ACTION_COUNT => return Err(libc::EOPNOTSUPP),
+        _ => match kind & !kind::INNER {
+            kind::ETH | kind::IPV4 | kind::IPV6 | kind::ESP | kind::TCP | kind::UDP => {
+                return Err(libc::EOPNOTSUPP);
+            }
+            kind::VXLAN | kind::GRE | kind::MPLS => return Err(libc::EOPNOTSUPP),
+            _ => return Err(libc::EINVAL),
+        },
     })
 }
 
@@ -139,6 +166,9 @@ fn specs(mut bytes: &[u8], count: u8) -> Result<Vec<FlowSpec>> {
             .split_at_checked(header.size.into())
             .ok_or(libc::EINVAL)?;
         let body = this.get(size_of::<SpecHeader>()..).ok_or(libc::EINVAL)?;
+        if header.reserved != 0 {
+            return Err(libc::EINVAL);
+        }
         specs.push(spec(header.kind, body)?);
         bytes = rest;
     }
@@ -152,7 +182,7 @@ impl<'d> Server<'_, '_, 'd> {
     /// The rules of the port: in front of the connection manager's queue, which gets the frames that no rule takes.
     pub(crate) fn rules(&mut self) -> Result<Rules<'d>> {
         if let Some(rules) = &self.rules {
-            return Ok(rules.clone());
+            return rules.clone();
         }
         let failed = |error| {
             log::warn!("{error}");
@@ -162,11 +192,13 @@ impl<'d> Server<'_, '_, 'd> {
                 _ => libc::EOPNOTSUPP,
             }
         };
-        // They stay as long as the device, which stays as long as the process.
-        let room = vec![FlowSlot::new(); usize::from(PRIORITIES) * AT_EACH].leak();
         let domain = self.device.alloc_ethernet_domain().map_err(failed)?;
-        let table = domain.create_flow_table(room, PRIORITIES).map_err(failed)?;
-        Ok(self.rules.insert(Rc::new(RefCell::new(table))).clone())
+        let each = AT_EACH.min(domain.max_flow_slots() / usize::from(PRIORITIES));
+        // They stay as long as the device, which stays as long as the process: a table that is refused is not tried again.
+        let room = vec![FlowSlot::new(); usize::from(PRIORITIES) * each].leak();
+        let table = domain.create_flow_table(room, PRIORITIES).map_err(failed);
+        let table = table.map(|table| Rc::new(RefCell::new(table)));
+        self.rules.insert(table).clone()
     }
 
     /// `CREATE_FLOW`.
@@ -182,8 +214,9 @@ impl<'d> Server<'_, '_, 'd> {
         }
         let kind = match asked.kind {
             0 => FlowType::Normal,
-            1 => FlowType::AllDefault,
-            2 => FlowType::McDefault,
+            1 | 2 if asked.flags & FlowFlags::DONT_TRAP.bits() != 0 => return Err(libc::EINVAL),
+            // Those of the default types would be behind the connection manager's queue, where there is no table.
+            1 | 2 => return Err(libc::EOPNOTSUPP),
             3 => FlowType::Sniffer,
             _ => return Err(libc::EINVAL),
         };
@@ -213,7 +246,10 @@ impl<'d> Server<'_, '_, 'd> {
 
     /// `DESTROY_FLOW`.
     pub(crate) fn destroy_flow(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
-        let ExDestroyIn { handle, .. } = args.input(CORE_IN)?;
+        let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
+        if comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
         let is = |it: &Object<'_>| matches!(it, Object::Flow(_));
         self.context(fd)?.remove(handle, is).map(drop)
     }
@@ -221,8 +257,6 @@ impl<'d> Server<'_, '_, 'd> {
 
 #[cfg(test)]
 mod tests {
-    use zerocopy::IntoBytes;
-
     use super::*;
 
     fn bytes(kind: u32, size: usize, body: &[u8]) -> Vec<u8> {
@@ -264,7 +298,57 @@ mod tests {
                 "{size}"
             );
         }
-        let unknown = bytes(0x50, 16, body.as_bytes());
-        assert_eq!(specs(&unknown, 1), Err(libc::EOPNOTSUPP));
+        for (kind, errno) in [
+            (kind::VXLAN, libc::EOPNOTSUPP),
+            (kind::INNER | kind::UDP, libc::EOPNOTSUPP),
+            (kind::ACTION_COUNT, libc::EOPNOTSUPP),
+            (0x22, libc::EINVAL),
+            (kind::INNER | kind::ACTION_DROP, libc::EINVAL),
+        ] {
+            let unknown = bytes(kind, 16, body.as_bytes());
+            assert_eq!(specs(&unknown, 1), Err(errno), "{kind:#x}");
+        }
+        let mut reserved = udp;
+        reserved[6] = 1;
+        assert_eq!(specs(&reserved, 1), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn filters_are_shorter_or_longer() {
+        // `struct ibv_kern_ipv4_filter` has the addresses alone.
+        let addresses = [
+            10, 0, 0, 1, 10, 0, 0, 2, 0xff, 0xff, 0, 0, 0xff, 0xff, 0xff, 0,
+        ];
+        let filter = |src_ip, dst_ip| Ipv4Filter {
+            src_ip,
+            dst_ip,
+            ..Ipv4Filter::default()
+        };
+        let expected = FlowSpec::Ipv4 {
+            value: filter([10, 0, 0, 1], [10, 0, 0, 2]),
+            mask: filter([0xff, 0xff, 0, 0], [0xff, 0xff, 0xff, 0]),
+        };
+        assert_eq!(spec(kind::IPV4, &addresses), Ok(expected));
+        // Eight bytes of value and mask, of which the last four are not known.
+        let mut ports = [0; 16];
+        (ports[1], ports[7], ports[9]) = (7, 1, 0xff);
+        let filter = |dst_port| PortFilter {
+            dst_port,
+            src_port: 0,
+        };
+        let expected = FlowSpec::Udp {
+            value: filter(7),
+            mask: filter(0xff),
+        };
+        assert_eq!(spec(kind::UDP, &ports), Ok(expected));
+        ports[15] = 1;
+        assert_eq!(spec(kind::UDP, &ports), Err(libc::EINVAL));
+        for len in [0, 4, 12] {
+            assert_eq!(
+                spec(kind::IPV4, &addresses[..len]),
+                Err(libc::EINVAL),
+                "{len}"
+            );
+        }
     }
 }

@@ -93,7 +93,6 @@ structures! {
         next_hdr: u8,
         traffic_class: u8,
         hop_limit: u8,
-        reserved: u8,
     }
     struct PortsIn { dst_port: [u8; 2], src_port: [u8; 2], }
     /// `struct ib_uverbs_flow_spec_action_tag`, behind its header.

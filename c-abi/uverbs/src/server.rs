@@ -58,8 +58,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     pub(crate) node_guid: [u8; 8],
     pub(crate) events: EventQueue<'d>,
     pub(crate) domains: Domains<'d>,
-    /// Rules for frames, from the first one on.
-    pub(crate) rules: Option<Rules<'d>>,
+    /// Rules for frames, from the first one on, or why there are none.
+    pub(crate) rules: Option<Result<Rules<'d>>>,
 }
 
 impl Server<'_, '_, '_> {

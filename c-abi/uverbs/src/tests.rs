@@ -312,8 +312,16 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
     let mut rule = CreateFlowIn::new_zeroed();
     (rule.qp_handle, rule.port, rule.priority) = (qp.handle, 1, 16);
     let flow = |rule: &CreateFlowIn| plain::<CreateFlowOut>(fd, command::CREATE_FLOW, rule);
-    assert_eq!(flow(&rule).unwrap_err(), libc::ENOSPC);
+    assert_eq!(flow(&rule).unwrap_err(), libc::ENOMEM);
     rule.priority = 15;
+    for (kind, flags, errno) in [(1, 0, libc::EOPNOTSUPP), (2, 2, libc::EINVAL)] {
+        let default = CreateFlowIn {
+            kind,
+            flags,
+            ..rule
+        };
+        assert_eq!(flow(&default).unwrap_err(), errno);
+    }
     let flow = flow(&rule).unwrap();
     let gone = |number: u32, handle: u32| {
         let comp_mask = 0;

@@ -118,6 +118,12 @@ impl<'d, P: Platform> EthernetDomain<'d, P> {
         self.more.rqt_size()
     }
 
+    /// Slots of the largest [flow table](Self::create_flow_table).
+    #[must_use]
+    pub fn max_flow_slots(&self) -> usize {
+        1 << self.limits.log_table
+    }
+
     /// Returns `true` if the card fills in checksums of what it sends, and looks at those of what it receives.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
