@@ -94,8 +94,12 @@ impl<'d> Server<'_, '_, 'd> {
             command::CREATE_AH => self.create_ah(fd, args),
             command::DEALLOC_PD => {
                 let HandleOnly { handle } = args.input(CORE_IN)?;
-                // The firmware knows of no address handles.
-                let of = |object: &Object<'_>| matches!(object, Object::Ah(pd) if *pd == handle);
+                // The firmware knows of no address handles, nor of the PD of a QP that hashes.
+                let of = |object: &Object<'_>| match object {
+                    Object::Ah(pd) => *pd == handle,
+                    Object::Raw(raw) => raw.pd() == handle,
+                    _ => false,
+                };
                 match self.context(fd)?.objects.values().any(of) {
                     true => Err(libc::EBUSY),
                     false => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),

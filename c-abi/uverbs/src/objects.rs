@@ -209,7 +209,8 @@ impl Object<'_> {
         }
     }
 
-    /// Destroys it in the device, and gives back what is left of it: its counts. An error leaves it as it was.
+    /// Destroys it in the device, and gives back what is left of it: its counts. An error leaves it as it was, but
+    /// for a raw packet QP, which may have lost parts.
     fn destroy(self) -> Result<Self, (Self, c_int)> {
         // What the firmware refused to take is there again.
         let again = |(object, error)| Err((object, refused(error)));

@@ -48,6 +48,18 @@ impl Server<'_, '_, '_> {
         Ok(Some(caps))
     }
 
+    /// Refuses what the device cannot do with received frames: take VLAN tags out, and leave check sequences in.
+    pub(crate) fn check_offloads(&self, strip: bool, scatter_fcs: bool) -> Result<()> {
+        if !strip && !scatter_fcs {
+            return Ok(());
+        }
+        let caps = self.offloads()?.unwrap_or(EthernetOffloadCaps::ZERO);
+        match strip && !caps.vlan_cap() || scatter_fcs && !caps.scatter_fcs() {
+            true => Err(libc::EOPNOTSUPP),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn query_device(&mut self, args: &mut Args<'_>, extended: bool) -> Result<()> {
         let caps = self.device.capabilities();
         let port = self.device.query_port().map_err(refused)?;
@@ -62,7 +74,10 @@ impl Server<'_, '_, '_> {
             (cap::WINDOWS, caps.has_memory_windows()),
             (cap::XRC, caps.has_xrc()),
             (cap::RAW_IP_CSUM, offloads.csum_cap()),
-            (cap::MANAGED_FLOW_STEERING, caps.hca.nic_flow_table()),
+            (
+                cap::MANAGED_FLOW_STEERING,
+                frames.is_some() && caps.hca.nic_flow_table(),
+            ),
             (
                 cap::MEM_MGT_EXTENSIONS,
                 !caps.hca.umr_modify_entity_size_disabled(),

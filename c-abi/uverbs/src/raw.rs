@@ -21,6 +21,8 @@ use crate::doorbells::{self, Queue as Bell};
 use crate::queues::{Mapped, record, ring, undone};
 use crate::transition;
 
+/// `IB_UVERBS_CREATE_QP_MASK_IND_TABLE`: of `comp_mask` of a QP.
+pub(crate) const IND_TABLE: u32 = 1 << 0;
 /// `wq_type`: a ring.
 const CYCLIC: u8 = 1;
 /// Binary logarithm of a send queue's unit.
@@ -261,10 +263,6 @@ impl<'d> Queue<'d> {
     /// Moves it to a state. What a receive queue does with VLAN tags changes if `strip` says so.
     pub(crate) fn enter(&self, to: u8, strip: Option<bool>) -> Result<()> {
         let from = self.state()?;
-        if from == READY && to == RESET {
-            self.enter(ERROR, None)?;
-            return self.enter(RESET, strip);
-        }
         let (device, number, uid) = (self.made.device, self.number(), self.made.uid);
         if self.sends() {
             let mut modify = ModifySqIn::new();
@@ -306,6 +304,10 @@ impl<'d> Queue<'d> {
     }
 
     pub(crate) fn destroy(&mut self) -> Result<()> {
+        // Another one may have its number already.
+        if self.made.gone {
+            return Ok(());
+        }
         self.made.destroy()?;
         if self.sends() {
             doorbells::remove(self.bell());
@@ -340,6 +342,15 @@ pub(crate) struct RawQp<'d> {
     tis: Option<Made<'d>>,
     state: QpState,
     wanted: ExCreateQpIn,
+    /// Receives that its ring has room for, and the entries of each.
+    receives: (u32, u32),
+}
+
+/// Destroys a part of a QP, which is not there any more then.
+fn end<T>(part: &mut Option<T>, destroy: fn(&mut T) -> Result<()>) -> Result<()> {
+    part.as_mut().map_or(Ok(()), destroy)?;
+    *part = None;
+    Ok(())
 }
 
 impl<'d> RawQp<'d> {
@@ -359,6 +370,7 @@ impl<'d> RawQp<'d> {
             tis: None,
             state: QpState::Reset,
             wanted: *wanted,
+            receives: (0, 0),
         };
         if send.is_none() && receive.is_none() {
             return Err(libc::EINVAL);
@@ -369,6 +381,7 @@ impl<'d> RawQp<'d> {
         }
         if let Some(receive) = receive {
             let queue = Queue::receive(device, &receive, strip, scatter_fcs)?;
+            raw.receives = (receive.count, 1 << receive.shift >> 4);
             let rqn = raw.receive.insert(queue).number();
             context.set_transport_domain(domain).set_inline_rqn(rqn);
             raw.tir = Some(Made::tir(device, receive.uid, &context)?);
@@ -385,11 +398,17 @@ impl<'d> RawQp<'d> {
             tis: None,
             state: QpState::Reset,
             wanted: *wanted,
+            receives: (0, 0),
         }
     }
 
     fn hashes(&self) -> bool {
-        self.send.is_none() && self.receive.is_none()
+        self.wanted.comp_mask & IND_TABLE != 0
+    }
+
+    /// The handle of its PD.
+    pub(crate) fn pd(&self) -> u32 {
+        self.wanted.pd_handle
     }
 
     /// The handle of the table in which it finds its queues, if it hashes.
@@ -397,7 +416,7 @@ impl<'d> RawQp<'d> {
         self.hashes().then_some(self.wanted.rwq_ind_tbl_handle)
     }
 
-    /// Numbers of its TIR, TIS, receive queue and send queue.
+    /// Numbers of its TIR, TIS, receive queue and send queue, as far as they are there.
     pub(crate) fn numbers(&self) -> [Option<u32>; 4] {
         let made = |it: &Option<Made<'_>>| it.as_ref().map(|it| it.number);
         let queue = |it: &Option<Queue<'_>>| it.as_ref().map(Queue::number);
@@ -415,7 +434,7 @@ impl<'d> RawQp<'d> {
     fn known_state(&mut self) -> Result<QpState> {
         let state = |queue: &Option<Queue<'_>>| queue.as_ref().map(Queue::state).transpose();
         self.state = match (state(&self.receive)?, state(&self.send)?) {
-            (Some(ERROR), _) | (None, Some(ERROR)) => QpState::Err,
+            (Some(ERROR), _) => QpState::Err,
             (Some(_), Some(ERROR)) => QpState::Sqe,
             _ => self.state,
         };
@@ -467,9 +486,10 @@ impl<'d> RawQp<'d> {
             cur_qp_state: state,
             port_num: 1,
             max_send_wr: self.wanted.max_send_wr,
-            max_recv_wr: self.wanted.max_recv_wr,
+            // libmlx5 knows the rest, but its ring's.
+            max_recv_wr: self.receives.0,
             max_send_sge: self.wanted.max_send_sge,
-            max_recv_sge: self.wanted.max_recv_sge,
+            max_recv_sge: self.receives.1,
             max_inline_data: self.wanted.max_inline_data,
             sq_sig_all: self.wanted.sq_sig_all,
             ..FromZeros::new_zeroed()
@@ -477,10 +497,10 @@ impl<'d> RawQp<'d> {
     }
 
     pub(crate) fn destroy(&mut self) -> Result<()> {
-        self.tir.as_mut().map_or(Ok(()), Made::destroy)?;
-        self.receive.as_mut().map_or(Ok(()), Queue::destroy)?;
-        self.send.as_mut().map_or(Ok(()), Queue::destroy)?;
-        self.tis.as_mut().map_or(Ok(()), Made::destroy)
+        end(&mut self.tir, Made::destroy)?;
+        end(&mut self.receive, Queue::destroy)?;
+        end(&mut self.send, Queue::destroy)?;
+        end(&mut self.tis, Made::destroy)
     }
 
     /// Its records are not looked at any more.

@@ -9,12 +9,10 @@ use crate::abi::{
 };
 use crate::attrs::{Args, Result};
 use crate::objects::{Context, Object};
-use crate::raw::{LOG_BLOCK, Made, Queue, RawQp, Wanted};
+use crate::raw::{IND_TABLE, LOG_BLOCK, Made, Queue, RawQp, Wanted};
 use crate::raw_abi::*;
 use crate::server::Server;
 
-/// `IB_UVERBS_CREATE_QP_MASK_IND_TABLE`.
-const IND_TABLE: u32 = 1 << 0;
 /// `enum ib_uverbs_qp_create_flags`: those of frames. Receive queues have the same ones by other numbers.
 const QP_BLOCK_MULTICAST_LOOPBACK: u32 = 1 << 1;
 const QP_SCATTER_FCS: u32 = 1 << 8;
@@ -165,6 +163,8 @@ impl<'d> Server<'_, '_, 'd> {
             if flags & !known != 0 || wanted.is_srq != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
+            let offloads = (flags & QP_CVLAN_STRIPPING != 0, flags & QP_SCATTER_FCS != 0);
+            self.check_offloads(offloads.0, offloads.1)?;
             let context = self.context(fd)?;
             let send = Wanted {
                 uid: context.uid,
@@ -194,7 +194,6 @@ impl<'d> Server<'_, '_, 'd> {
                 queue(context, send, wanted.send_cq_handle)?,
                 queue(context, receive, wanted.recv_cq_handle)?,
             );
-            let offloads = (flags & QP_CVLAN_STRIPPING != 0, flags & QP_SCATTER_FCS != 0);
             let tirc = context_of(provided.flags);
             RawQp::create(device, domain, queues, offloads, tirc, wanted)?
         };
@@ -227,6 +226,9 @@ impl<'d> Server<'_, '_, 'd> {
         if asked.wq_type != 0 || asked.max_wr > most {
             return Err(libc::EINVAL);
         }
+        let given = |flag| asked.create_flags & flag != 0;
+        let (strip, scatter_fcs) = (given(WQ_CVLAN_STRIPPING), given(WQ_SCATTER_FCS));
+        self.check_offloads(strip, scatter_fcs)?;
         let context = self.context(fd)?;
         let wanted = Wanted {
             uid: context.uid,
@@ -239,13 +241,7 @@ impl<'d> Server<'_, '_, 'd> {
             count: provided.rq_wqe_count,
             shift: provided.rq_wqe_shift,
         };
-        let given = |flag| asked.create_flags & flag != 0;
-        let queue = Queue::receive(
-            device,
-            &wanted,
-            given(WQ_CVLAN_STRIPPING),
-            given(WQ_SCATTER_FCS),
-        )?;
+        let queue = Queue::receive(device, &wanted, strip, scatter_fcs)?;
         let wqn = queue.number();
         let out = CreateWqOut {
             comp_mask: 0,
@@ -278,6 +274,7 @@ impl<'d> Server<'_, '_, 'd> {
             true if asked.flags_mask != 0 => Some(asked.flags & WQ_CVLAN_STRIPPING != 0),
             _ => None,
         };
+        self.check_offloads(strips.is_some(), false)?;
         let queue = self.context(fd)?.wq(asked.handle)?;
         let now = queue.verbs_state()?;
         if given(WQ_CUR_STATE) && asked.curr_wq_state != now {
@@ -289,7 +286,10 @@ impl<'d> Server<'_, '_, 'd> {
 
     /// `DESTROY_WQ`.
     pub(crate) fn destroy_wq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
-        let ExDestroyIn { handle, .. } = args.input(CORE_IN)?;
+        let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
+        if comp_mask != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
         let context = self.context(fd)?;
         let of =
             |it: &Object<'_>| matches!(it, Object::Table(table) if table.queues.contains(&handle));
@@ -347,7 +347,10 @@ impl<'d> Server<'_, '_, 'd> {
 
     /// `DESTROY_RWQ_IND_TBL`.
     pub(crate) fn destroy_table(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
-        let ExDestroyIn { handle, .. } = args.input(CORE_IN)?;
+        let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
+        if comp_mask != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
         let context = self.context(fd)?;
         let of = |it: &Object<'_>| matches!(it, Object::Raw(raw) if raw.table() == Some(handle));
         if context.objects.values().any(of) {

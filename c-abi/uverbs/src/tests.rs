@@ -244,14 +244,15 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
         libc::EINVAL
     );
     (provided.sq_wqe_count, provided.rq_wqe_count) = (4, 4);
-    let unknown = ExCreateQpIn {
-        create_flags: 1 << 10,
-        ..wanted
-    };
-    assert_eq!(
-        create(&unknown, provided.as_bytes()).unwrap_err(),
-        libc::EOPNOTSUPP
-    );
+    // The model has no check sequences.
+    for create_flags in [1 << 8, 1 << 10] {
+        let unknown = ExCreateQpIn {
+            create_flags,
+            ..wanted
+        };
+        let refused = create(&unknown, provided.as_bytes()).unwrap_err();
+        assert_eq!(refused, libc::EOPNOTSUPP);
+    }
     let qp = create(&wanted, provided.as_bytes()).unwrap();
     let modify = |handle: u32, state: u8, mask: u32| {
         let mut modify = ModifyQpIn::new_zeroed();
@@ -260,14 +261,20 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
         plain::<u32>(fd, command::MODIFY_QP, &modify)
     };
     assert_eq!(modify(qp.handle, 1, 0), Err(libc::EINVAL));
-    modify(qp.handle, 1, 1 << 5).unwrap();
-    for state in [2, 3] {
-        modify(qp.handle, state, 0).unwrap();
-    }
     let mut query = QueryQpIn::new_zeroed();
     query.handle = qp.handle;
-    let found: QueryQpOut = plain(fd, command::QUERY_QP, &query).unwrap();
-    assert_eq!(found.qp_state, 3);
+    let found = || plain::<QueryQpOut>(fd, command::QUERY_QP, &query).unwrap();
+    for _ in 0..2 {
+        modify(qp.handle, 0, 0).unwrap();
+        assert_eq!(found().qp_state, 0);
+        modify(qp.handle, 1, 1 << 5).unwrap();
+        for state in [2, 3] {
+            modify(qp.handle, state, 0).unwrap();
+        }
+        assert_eq!(found().qp_state, 3);
+    }
+    // The ring's room, not what was asked for.
+    assert_eq!((found().max_recv_wr, found().max_recv_sge), (4, 1));
 
     // Two entries of one receive queue, by the hash of IPv4's addresses.
     let mut queue = CreateWqIn::new_zeroed();
@@ -295,7 +302,8 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
     let mut hash = Mlx5CreateQpRssIn::new_zeroed();
     (hash.rx_hash_fields_mask, hash.rx_hash_function) = (0b0011, 1);
     let mut hashes = ExCreateQpIn::new_zeroed();
-    (hashes.pd_handle, hashes.qp_type, hashes.comp_mask) = (pd, 8, 1);
+    let (other, _) = alloc_pd(fd);
+    (hashes.pd_handle, hashes.qp_type, hashes.comp_mask) = (other, 8, 1);
     hashes.rwq_ind_tbl_handle = table.handle;
     assert_eq!(create(&hashes, hash.as_bytes()).unwrap_err(), libc::EINVAL);
     hash.rx_key_len = 40;
@@ -340,8 +348,10 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
         Err(libc::EBUSY)
     );
     assert_eq!(gone(command::DESTROY_WQ, made.handle), Err(libc::EBUSY));
-    for _ in 0..2 {
-        // The second time there is nothing.
+    let dealloc = || plain::<u32>(fd, command::DEALLOC_PD, &HandleOnly { handle: other });
+    assert_eq!(dealloc(), Err(libc::EBUSY));
+    // The second time there is nothing.
+    for expected in [Ok(()), Err(libc::EINVAL)] {
         let all = [
             gone(command::DESTROY_FLOW, flow.handle),
             destroy_qp(qp.handle),
@@ -349,10 +359,9 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
             gone(command::DESTROY_RWQ_IND_TBL, table.handle),
             gone(command::DESTROY_WQ, made.handle),
         ];
-        let first = all[0];
-        assert_eq!(all, [first; 5]);
+        assert_eq!(all, [expected; 5]);
     }
-    assert_eq!(gone(command::DESTROY_FLOW, flow.handle), Err(libc::EINVAL));
+    dealloc().unwrap();
 }
 
 /// SRQs of both kinds with a limit, and a domain that two opens of a file share.
