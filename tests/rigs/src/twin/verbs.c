@@ -287,12 +287,14 @@ static void *memory(int protection) {
     return pages;
 }
 
-/* Memory in which the same few pages are mapped again and again. */
+/* Memory in which the same few pages are mapped again and again; there is one at a time. */
 static size_t repeated_size;
 
 static void *repeated_memory(size_t size) {
     const size_t pages = 2 << 20;
     int file = memfd_create("pages", 0);
+    if (repeated_size)
+        fail("a second one", "");
     repeated_size = (size + pages - 1) / pages * pages;
     char *at = mmap(NULL, repeated_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (file < 0 || at == MAP_FAILED || ftruncate(file, pages))
@@ -305,7 +307,9 @@ static void *repeated_memory(size_t size) {
 }
 
 static int unmap_repeated(void *memory) {
-    return munmap(memory, repeated_size);
+    size_t size = repeated_size;
+    repeated_size = 0;
+    return munmap(memory, size);
 }
 
 static struct ibv_mr *reg(const char *how) {
