@@ -1,8 +1,6 @@
 //! The attributes of a call: what goes in and where the answer goes.
 
-// UNSAFETY: the attributes of a call are in the memory of the program, which waits.
-#![expect(unsafe_code)]
-
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use bareverbs_node::verbs::CommandError;
@@ -45,35 +43,32 @@ fn known(object: u16, method: u16) -> Option<&'static [u16]> {
     }
 }
 
-/// A call and its attributes, which are the program's memory until it returns.
-pub(crate) struct Args<'a> {
+/// A call and its attributes: copies of what is in the program's memory.
+pub(crate) struct Args {
     pub(crate) header: Header,
-    attrs: &'a mut [Attr],
+    attrs: Vec<Attr>,
+    /// The address of the first attribute.
+    start: u64,
     /// The place for an answer is not there.
     pub(crate) lost: bool,
 }
 
-impl Args<'_> {
-    /// The call behind the third argument of `ioctl`.
-    ///
-    /// # Safety
-    /// It is the program's for `RDMA_VERBS_IOCTL`, and stays as long as the value.
-    pub(crate) unsafe fn new(call: *mut c_void) -> Result<Self> {
+impl Args {
+    /// The call behind the third argument of `ioctl(RDMA_VERBS_IOCTL)`.
+    pub(crate) fn new(call: *mut c_void) -> Result<Self> {
         let mut header = Header::new_zeroed();
         program_memory::read(call as u64, header.as_mut_bytes())?;
         let expected = size_of::<Header>() + usize::from(header.num_attrs) * size_of::<Attr>();
         if usize::from(header.length) != expected {
             return Err(libc::EINVAL);
         }
-        program_memory::read(call as u64, &mut vec![0; expected])?;
-        // SAFETY: the caller's promise; the attributes stand behind the header, which has said how long the call is.
-        let attrs = unsafe {
-            let first = call.cast::<Header>().add(1).cast::<Attr>();
-            std::slice::from_raw_parts_mut(first, header.num_attrs.into())
-        };
+        let mut attrs = vec![Attr::new_zeroed(); header.num_attrs.into()];
+        let start = (call as u64).wrapping_add(size_of::<Header>() as u64);
+        program_memory::read(start, attrs.as_mut_bytes())?;
         Ok(Self {
             header,
             attrs,
+            start,
             lost: false,
         })
     }
@@ -97,17 +92,31 @@ impl Args<'_> {
         Ok(())
     }
 
-    fn find(&mut self, id: u16) -> Option<&mut Attr> {
-        self.attrs.iter_mut().find(|attr| attr.id == id)
+    fn find(&self, id: u16) -> Option<&Attr> {
+        self.attrs.iter().find(|attr| attr.id == id)
+    }
+
+    /// Says in the call that an attribute has an answer, and which if it is a number.
+    fn put_back(&self, id: u16, value: Option<u64>) -> Result<()> {
+        let index = self.attrs.iter().position(|attr| attr.id == id);
+        let index = index.ok_or(libc::EINVAL)?;
+        let start = (index * size_of::<Attr>()) as u64;
+        let start = self.start.wrapping_add(start);
+        let flags = self.attrs[index].flags | VALID_OUTPUT;
+        let at = |offset: usize| start.wrapping_add(offset as u64);
+        if let Some(value) = value {
+            program_memory::write(at(offset_of!(Attr, data)), value.as_bytes())?;
+        }
+        program_memory::write(at(offset_of!(Attr, flags)), flags.as_bytes())
     }
 
     /// A number, which stands in the attribute itself.
-    pub(crate) fn number(&mut self, id: u16) -> Result<u64> {
+    pub(crate) fn number(&self, id: u16) -> Result<u64> {
         self.find(id).map(|attr| attr.data).ok_or(libc::EINVAL)
     }
 
     /// Flags, of which a program gives some of `allowed` or none: `uverbs_get_flags64`.
-    pub(crate) fn flags(&mut self, id: u16, allowed: u64) -> Result<u64> {
+    pub(crate) fn flags(&self, id: u16, allowed: u64) -> Result<u64> {
         let flags = match self.find(id) {
             None => 0,
             Some(Attr { len: 8, data, .. }) => *data,
@@ -121,7 +130,7 @@ impl Args<'_> {
     }
 
     /// A value that goes in, from its beginning. The fields that the program does not know are zero.
-    pub(crate) fn input<T: FromBytes + IntoBytes + FromZeros>(&mut self, id: u16) -> Result<T> {
+    pub(crate) fn input<T: FromBytes + IntoBytes + FromZeros>(&self, id: u16) -> Result<T> {
         let mut value = T::new_zeroed();
         if self.find(id).is_some() {
             let given = self.bytes(id)?;
@@ -133,7 +142,7 @@ impl Args<'_> {
     }
 
     /// The bytes of an attribute.
-    pub(crate) fn bytes(&mut self, id: u16) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, id: u16) -> Result<Vec<u8>> {
         let attr = self.find(id).ok_or(libc::EINVAL)?;
         let len = usize::from(attr.len);
         if let Some(inline) = attr.data.to_ne_bytes().get(..len) {
@@ -145,15 +154,12 @@ impl Args<'_> {
     }
 
     /// Answers with a number in the attribute itself, as the handle of a new object is one.
-    pub(crate) fn set_number(&mut self, id: u16, value: u64) -> Result<()> {
-        let attr = self.find(id).ok_or(libc::EINVAL)?;
-        attr.data = value;
-        attr.flags |= VALID_OUTPUT;
-        Ok(())
+    pub(crate) fn set_number(&self, id: u16, value: u64) -> Result<()> {
+        self.put_back(id, Some(value))
     }
 
     /// The size of the buffer for an answer.
-    pub(crate) fn buffer_size(&mut self, id: u16) -> usize {
+    pub(crate) fn buffer_size(&self, id: u16) -> usize {
         self.find(id).map_or(0, |attr| attr.len.into())
     }
 
@@ -169,23 +175,21 @@ impl Args<'_> {
             let mut answer = vec![0; size];
             let len = bytes.len().min(size);
             answer[..len].copy_from_slice(&bytes[..len]);
-            match program_memory::write(attr.data, &answer) {
-                Ok(()) => attr.flags |= VALID_OUTPUT,
-                Err(_) => self.lost = true,
+            let written = program_memory::write(attr.data, &answer);
+            if written.and_then(|()| self.put_back(id, None)).is_err() {
+                self.lost = true;
             }
         }
     }
 }
 
-/// Memory where the program says. An error if addresses do not go so far.
-pub(crate) fn region(address: u64, len: u64) -> Result<NonNull<[u8]>> {
+/// Memory where the program says. An error if addresses do not go so far, or if the program itself has not these rights to it.
+pub(crate) fn region(address: u64, len: u64, writable: bool) -> Result<NonNull<[u8]>> {
     let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
     let len = isize::try_from(len)
         .map_err(|_| libc::EINVAL)?
         .unsigned_abs();
     address.checked_add(len as u64).ok_or(libc::EINVAL)?;
-    if !program_memory::is_mapped(address, len) {
-        return Err(libc::EFAULT);
-    }
+    program_memory::check(address, len, writable)?;
     Ok(NonNull::slice_from_raw_parts(start, len))
 }

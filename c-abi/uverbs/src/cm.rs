@@ -41,41 +41,39 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// # Safety
-    /// So many bytes can be read, as long as this is there.
-    pub(crate) const unsafe fn new(at: *const c_void, len: usize) -> Self {
+    pub(crate) const fn new(at: *const c_void, len: usize) -> Self {
         Self { at: at.cast(), len }
     }
 
-    /// The value at an offset, from its beginning; the rest of a shorter one is zero, as is one that is not there.
-    fn read<T: FromBytes + IntoBytes + FromZeros>(&self, offset: usize) -> T {
+    /// The value at an offset, from its beginning; the rest of a shorter one is zero.
+    fn read<T: FromBytes + IntoBytes + FromZeros>(&self, offset: usize) -> Result<T> {
         let mut value = T::new_zeroed();
         let len = size_of::<T>().min(self.len.saturating_sub(offset));
         let from = (self.at as u64).wrapping_add(offset as u64);
-        match program_memory::read(from, &mut value.as_mut_bytes()[..len]) {
-            Ok(()) => value,
-            Err(_) => T::new_zeroed(),
-        }
+        program_memory::read(from, &mut value.as_mut_bytes()[..len])?;
+        Ok(value)
     }
 
-    pub(crate) fn header(&self) -> CmHeader {
+    pub(crate) fn header(&self) -> Result<CmHeader> {
         self.read(0)
     }
 
     /// Returns `true` if the header describes all of it, as that of a command does.
     pub(crate) fn is_command(&self) -> bool {
-        let CmHeader { command, len, .. } = self.header();
+        let Ok(CmHeader { command, len, .. }) = self.header() else {
+            return false;
+        };
         let header = size_of::<CmHeader>();
         command < 32 && self.len >= header && usize::from(len) == self.len - header
     }
 
-    fn input<T: FromBytes + IntoBytes + FromZeros>(&self) -> T {
+    fn input<T: FromBytes + IntoBytes + FromZeros>(&self) -> Result<T> {
         self.read(size_of::<CmHeader>())
     }
 
     /// Answers where the command says.
     fn output<T: IntoBytes + Immutable>(&self, response: u64, value: &T) -> Result<()> {
-        let len = usize::from(self.header().out).min(size_of::<T>());
+        let len = usize::from(self.header()?.out).min(size_of::<T>());
         if response == 0 {
             return Err(libc::EFAULT);
         }
@@ -246,7 +244,7 @@ impl Server<'_, '_, '_> {
 
     /// Answers a command.
     pub(crate) fn cm_command(&mut self, fd: c_int, written: &Written) -> Result<()> {
-        let number = written.header().command;
+        let number = written.header()?.command;
         let done = self.cm_answer(fd, number, written);
         self.deliver_cm_events();
         log::debug!("connection manager's command {number}: {done:?}");
@@ -256,7 +254,7 @@ impl Server<'_, '_, '_> {
     fn cm_answer(&mut self, fd: c_int, number: u32, written: &Written) -> Result<()> {
         match number {
             cm_command::CREATE_ID => {
-                let asked: CreateIdIn = written.input();
+                let asked: CreateIdIn = written.input()?;
                 let port_space = match asked.port_space {
                     0x0106 => PortSpace::Tcp,
                     0x013f => PortSpace::Ib,
@@ -276,7 +274,7 @@ impl Server<'_, '_, '_> {
                 written.output(asked.response, &CmIdOnly { id })
             }
             cm_command::DESTROY_ID => {
-                let DestroyIdIn { response, id, .. } = written.input();
+                let DestroyIdIn { response, id, .. } = written.input()?;
                 let Id {
                     cm, events, file, ..
                 } = *self.manager.id(id)?;
@@ -286,12 +284,12 @@ impl Server<'_, '_, '_> {
                 written.output(response, &events)
             }
             cm_command::BIND_IP => {
-                let BindIpIn { address, id, .. } = written.input();
+                let BindIpIn { address, id, .. } = written.input()?;
                 let cm = self.manager.id(id)?.cm;
                 self.cm.bind_addr(cm, from_c(&address)?).map_err(refused)
             }
             cm_command::RESOLVE_IP => {
-                let asked: ResolveIpIn = written.input();
+                let asked: ResolveIpIn = written.input()?;
                 let cm = self.manager.id(asked.id)?.cm;
                 let source = match asked.source.family {
                     0 => None,
@@ -308,20 +306,20 @@ impl Server<'_, '_, '_> {
                 begun.map_err(refused)
             }
             cm_command::RESOLVE_ROUTE => {
-                let ResolveRouteIn { id, timeout_ms } = written.input();
+                let ResolveRouteIn { id, timeout_ms } = written.input()?;
                 let cm = self.manager.id(id)?.cm;
                 let timeout = Duration::from_millis(timeout_ms.into());
                 self.cm.resolve_route(cm, timeout).map_err(refused)
             }
             cm_command::QUERY_ROUTE => self.query_route(written),
             cm_command::CONNECT => {
-                let asked: ConnectIn = written.input();
+                let asked: ConnectIn = written.input()?;
                 let cm = self.manager.id(asked.id)?.cm;
                 let param = param(&asked.param);
                 self.cm.connect(cm, Some(&param)).map_err(refused)
             }
             cm_command::LISTEN => {
-                let ListenIn { id, backlog } = written.input();
+                let ListenIn { id, backlog } = written.input()?;
                 let cm = self.manager.id(id)?.cm;
                 self.cm.listen(cm, backlog).map_err(refused)?;
                 // Servers print nothing when they are ready; test harnesses wait for this.
@@ -330,7 +328,7 @@ impl Server<'_, '_, '_> {
                 Ok(())
             }
             cm_command::ACCEPT => {
-                let asked: AcceptIn = written.input();
+                let asked: AcceptIn = written.input()?;
                 let id = self.manager.id(asked.id)?;
                 let cm = id.cm;
                 // Without parameters it is the confirmation of the end that connects.
@@ -342,18 +340,18 @@ impl Server<'_, '_, '_> {
                 self.cm.accept(cm, Some(&param)).map_err(refused)
             }
             cm_command::REJECT => {
-                let asked: RejectIn = written.input();
+                let asked: RejectIn = written.input()?;
                 let cm = self.manager.id(asked.id)?.cm;
                 let data = &asked.private_data[..asked.len.into()];
                 self.cm.reject(cm, data).map_err(refused)
             }
             cm_command::DISCONNECT => {
-                let CmIdOnly { id } = written.input();
+                let CmIdOnly { id } = written.input()?;
                 let cm = self.manager.id(id)?.cm;
                 self.cm.disconnect(cm).map_err(refused)
             }
             cm_command::NOTIFY => {
-                let CmIdOnly { id } = written.input();
+                let CmIdOnly { id } = written.input()?;
                 let cm = self.manager.id(id)?.cm;
                 self.cm.notify(cm).map_err(refused)
             }
@@ -364,7 +362,7 @@ impl Server<'_, '_, '_> {
     }
 
     fn query_route(&mut self, written: &Written) -> Result<()> {
-        let QueryRouteIn { response, id, .. } = written.input();
+        let QueryRouteIn { response, id, .. } = written.input()?;
         let cm = self.manager.id(id)?.cm;
         let source = self.cm.get_local_addr(cm).map_err(refused)?;
         let destination = self.cm.get_peer_addr(cm).map_err(refused)?;
@@ -389,7 +387,7 @@ impl Server<'_, '_, '_> {
     }
 
     fn init_qp_attr(&mut self, written: &Written) -> Result<()> {
-        let asked: InitQpAttrIn = written.input();
+        let asked: InitQpAttrIn = written.input()?;
         let cm = self.manager.id(asked.id)?.cm;
         let state = match asked.qp_state {
             1 => QpState::Init,
@@ -434,24 +432,15 @@ impl Server<'_, '_, '_> {
     }
 
     fn get_event(&mut self, fd: c_int, written: &Written) -> Result<()> {
-        let GetEventIn { response } = written.input();
-        let events = self.manager.files.get_mut(&fd).ok_or(libc::EINVAL)?;
-        let event = events.waiting.pop_front().ok_or(libc::EAGAIN)?;
+        let GetEventIn { response } = written.input()?;
+        let manager = &mut self.manager;
+        let events = manager.files.get(&fd).ok_or(libc::EINVAL)?;
+        let event = *events.waiting.front().ok_or(libc::EAGAIN)?;
         let asked = event.context as u32;
-        let id = self.manager.id(asked)?;
-        id.events += 1;
-        let (mut number, uid) = (asked, id.uid);
-        if event.event == EventType::ConnectRequest {
-            // The id is new, and has no name of the program's yet.
-            number = self.manager.add(Id {
-                file: fd,
-                cm: event.id,
-                uid: 0,
-                events: 0,
-            });
-            let context = u64::from(number);
-            self.cm.set_context(event.id, context).map_err(refused)?;
-        }
+        let uid = manager.id(asked)?.uid;
+        // The id of a request is new, and has no name of the program's yet.
+        let is_request = event.event == EventType::ConnectRequest;
+        let number = if is_request { manager.next + 1 } else { asked };
         let mut param = Param::new_zeroed();
         let data = event.private_data();
         param.private_data[..data.len()].copy_from_slice(data);
@@ -471,7 +460,23 @@ impl Server<'_, '_, '_> {
             param,
             ..FromZeros::new_zeroed()
         };
-        written.output(response, &out)
+        // An event that the program does not get stays the next one.
+        written.output(response, &out)?;
+        if let Some(events) = self.manager.files.get_mut(&fd) {
+            events.waiting.pop_front();
+        }
+        self.manager.id(asked)?.events += 1;
+        if is_request {
+            let number = self.manager.add(Id {
+                file: fd,
+                cm: event.id,
+                uid: 0,
+                events: 0,
+            });
+            let context = u64::from(number);
+            self.cm.set_context(event.id, context).map_err(refused)?;
+        }
+        Ok(())
     }
 }
 

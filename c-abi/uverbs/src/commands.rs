@@ -44,7 +44,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// Answers a call.
-    pub(crate) fn answer(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn answer(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         args.check()?;
         let found = match (args.header.object, args.header.method) {
             (OBJECT_DEVICE, INVOKE_WRITE) => {
@@ -72,7 +72,7 @@ impl<'d> Server<'_, '_, 'd> {
         }
     }
 
-    fn command(&mut self, fd: c_int, number: u32, args: &mut Args<'_>) -> Result<()> {
+    fn command(&mut self, fd: c_int, number: u32, args: &mut Args) -> Result<()> {
         let extended = number & command::EXTENDED != 0;
         match number & !command::EXTENDED {
             command::GET_CONTEXT => self.get_context(fd, args),
@@ -186,17 +186,12 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// Destroys the object whose handle is all of a request.
-    fn remove(
-        &mut self,
-        fd: c_int,
-        args: &mut Args<'_>,
-        is: fn(&Object<'_>) -> bool,
-    ) -> Result<()> {
+    fn remove(&mut self, fd: c_int, args: &mut Args, is: fn(&Object<'_>) -> bool) -> Result<()> {
         let HandleOnly { handle } = args.input(CORE_IN)?;
         self.context(fd)?.remove(handle, is).map(drop)
     }
 
-    fn get_context(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    fn get_context(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         if self.contexts.contains_key(&fd) {
             return Err(libc::EINVAL);
         }
@@ -247,7 +242,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn query_gid(&mut self, args: &mut Args<'_>) -> Result<()> {
+    fn query_gid(&mut self, args: &mut Args) -> Result<()> {
         let (port, index) = (args.number(GID_ENTRY_PORT)?, args.number(GID_ENTRY_INDEX)?);
         let index = u16::try_from(index).map_err(|_| libc::EINVAL)?;
         if port != 1 || usize::from(index) >= self.device.gid_table_len() {
@@ -258,7 +253,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn query_gid_table(&mut self, args: &mut Args<'_>) -> Result<()> {
+    fn query_gid_table(&mut self, args: &mut Args) -> Result<()> {
         let size = args.number(GID_TABLE_ENTRY_SIZE)? as usize;
         let room = args.buffer_size(GID_TABLE_OUT);
         if size == 0 || room == 0 || !room.is_multiple_of(size) {
@@ -280,7 +275,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn create_cq(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
+    fn create_cq(&mut self, fd: c_int, args: &mut Args, extended: bool) -> Result<()> {
         let wanted = match extended {
             true => args.input(CORE_IN)?,
             false => {
@@ -326,7 +321,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn destroy_cq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    fn destroy_cq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let DestroyIn { handle, .. } = args.input(CORE_IN)?;
         let context = self.context(fd)?;
         let gone = context.remove(handle, |it| matches!(it, Object::Cq(_)))?;
@@ -344,7 +339,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn create_qp(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
+    fn create_qp(&mut self, fd: c_int, args: &mut Args, extended: bool) -> Result<()> {
         let wanted = match extended {
             true => args.input(CORE_IN)?,
             false => args.input::<CreateQpIn>(CORE_IN)?.rest,
@@ -409,7 +404,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn modify_qp(&mut self, fd: c_int, args: &mut Args<'_>, extended: bool) -> Result<()> {
+    fn modify_qp(&mut self, fd: c_int, args: &mut Args, extended: bool) -> Result<()> {
         let mut modify: ModifyQpIn = args.input(CORE_IN)?;
         let mask = mask(&modify)?;
         let ethernet = self.device.capabilities().link_layer() == LinkLayer::Ethernet;
@@ -454,7 +449,7 @@ impl<'d> Server<'_, '_, 'd> {
         Ok(())
     }
 
-    fn create_ah(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    fn create_ah(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let ah: CreateAhIn = args.input(CORE_IN)?;
         self.context(fd)?.pd(ah.pd_handle)?;
         let dest = Destination {
@@ -506,7 +501,7 @@ fn gid_entry(index: u16, entry: &GidEntry) -> GidEntryOut {
 
 /// Answers with the handle and number of a new QP.
 fn answer_qp(
-    args: &mut Args<'_>,
+    args: &mut Args,
     wanted: &ExCreateQpIn,
     (handle, qpn): (u32, u32),
     provider: &Mlx5CreateQpOut,

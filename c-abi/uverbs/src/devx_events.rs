@@ -142,7 +142,7 @@ fn counter(fd: c_int) -> Result<File> {
 }
 
 impl Context<'_> {
-    fn add_packets(&mut self, args: &mut Args<'_>) -> Result<()> {
+    fn add_packets(&mut self, args: &mut Args) -> Result<()> {
         args.number(id::FIRST)?;
         self.packets.retain(|channel| channel.is(channel.fd));
         let (channel, end) = Packets::new()?;
@@ -159,7 +159,7 @@ impl Context<'_> {
     }
 
     /// Makes a channel for events: `MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC`.
-    pub(crate) fn add_event_channel(&mut self, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn add_event_channel(&mut self, args: &mut Args) -> Result<()> {
         if args.flags(id::SECOND, OMIT_DATA)? & OMIT_DATA == 0 {
             // The driver does not keep events as the device wrote them.
             return Err(libc::EOPNOTSUPP);
@@ -168,12 +168,12 @@ impl Context<'_> {
     }
 
     /// Makes a channel for the answers of commands: `MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC`.
-    pub(crate) fn add_command_channel(&mut self, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn add_command_channel(&mut self, args: &mut Args) -> Result<()> {
         self.add_packets(args)
     }
 
     /// Subscribes to events of an object, or of none: `MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT`.
-    pub(crate) fn subscribe(&mut self, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn subscribe(&mut self, args: &mut Args) -> Result<()> {
         if self.uid == 0 {
             return Err(libc::EINVAL);
         }

@@ -191,7 +191,7 @@ struct Program {
 impl Program {
     /// Reads a command, if the method has it (`permits`), and gives it its user's number.
     fn new(
-        args: &mut Args<'_>,
+        args: &mut Args,
         input: u16,
         (output, room): (u16, usize),
         uid: u16,
@@ -374,7 +374,7 @@ impl Context<'_> {
     }
 
     /// Reads a command about an object, which the first attribute has the handle of.
-    fn about(&self, args: &mut Args<'_>, method: u16, answer: (u16, usize)) -> Result<Program> {
+    fn about(&self, args: &mut Args, method: u16, answer: (u16, usize)) -> Result<Program> {
         let handle = args.number(id::FIRST)? as u32;
         let permits = match method {
             id::MODIFY => is_modify,
@@ -414,7 +414,7 @@ impl Context<'_> {
 
 impl Server<'_, '_, '_> {
     /// Answers the methods of DevX's objects.
-    pub(crate) fn devx(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn devx(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let device = self.device;
         let eqn = u32::from(self.events.eqn.0);
         let context = self.context(fd)?;
@@ -512,7 +512,7 @@ impl Server<'_, '_, '_> {
 fn create<'d>(
     device: &'d Device<'d, P>,
     context: &mut Context<'d>,
-    args: &mut Args<'_>,
+    args: &mut Args,
     mut program: Program,
 ) -> Result<()> {
     let opcode = program.opcode;
@@ -545,7 +545,7 @@ fn create<'d>(
 }
 
 /// Registers memory: `MLX5_IB_METHOD_DEVX_UMEM_REG`.
-fn register<'d>(device: &'d Device<'d, P>, args: &mut Args<'_>, uid: u16) -> Result<Umem<'d>> {
+fn register<'d>(device: &'d Device<'d, P>, args: &mut Args, uid: u16) -> Result<Umem<'d>> {
     if uid == 0 {
         return Err(libc::EINVAL);
     }
@@ -556,7 +556,7 @@ fn register<'d>(device: &'d Device<'d, P>, args: &mut Args<'_>, uid: u16) -> Res
     if len == 0 || !pages_of_4k || !written {
         return Err(libc::EINVAL);
     }
-    let mut memory = Mapped::new(device, address, len)?;
+    let mut memory = Mapped::new(device, address, len, access & LOCAL_WRITE != 0)?;
     let rights = match access & LOCAL_WRITE {
         0 => READ,
         _ => READ | WRITE,

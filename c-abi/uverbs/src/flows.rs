@@ -202,7 +202,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `CREATE_FLOW`.
-    pub(crate) fn create_flow(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn create_flow(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let bytes = args.bytes(CORE_IN)?;
         let (asked, rest) = CreateFlowIn::ref_from_prefix(&bytes).map_err(|_| libc::EINVAL)?;
         if asked.comp_mask != 0
@@ -245,7 +245,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `DESTROY_FLOW`.
-    pub(crate) fn destroy_flow(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn destroy_flow(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
         if comp_mask != 0 {
             return Err(libc::EINVAL);

@@ -277,8 +277,7 @@ handlers! { signal ssignal bsd_signal sysv_signal __sysv_signal sigset }
 /// As that of the C library.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    if !unsafe { is_command(fd, data, len) } {
+    if !is_command(fd, data, len) {
         // SAFETY: the caller's promise.
         return unsafe { real::write(fd, data, len) };
     }
@@ -316,20 +315,14 @@ pub unsafe extern "C" fn epoll_ctl(
 }
 
 /// Returns `true` if what is written is a command of the connection manager's.
-///
-/// # Safety
-/// So many bytes can be read if the descriptor takes them.
-unsafe fn is_command(fd: c_int, data: *const c_void, len: size_t) -> bool {
+fn is_command(fd: c_int, data: *const c_void, len: size_t) -> bool {
     if !COMMANDS.contains(&len) {
         return false;
     }
     match pages(fd).map(|file| file.load(Ordering::Acquire)) {
         Some(CM) => is_counter(fd),
         // The first command says that it is the connection manager's file.
-        Some(0) if is_device(fd, FULL) => {
-            // SAFETY: the caller's promise.
-            unsafe { cm::Written::new(data, len) }.is_command() && open_cm(fd)
-        }
+        Some(0) if is_device(fd, FULL) => cm::Written::new(data, len).is_command() && open_cm(fd),
         _ => false,
     }
 }

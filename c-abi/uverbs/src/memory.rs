@@ -33,7 +33,9 @@ fn rights(flags: u32) -> Result<Access> {
 /// Registers memory.
 pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn) -> Result<Mr<'d, P>> {
     let access = rights(asked.access_flags)?;
-    let region = region(asked.start, asked.length)?;
+    // `ib_access_writable`: remote writes and atomics, and windows.
+    let writable = asked.access_flags & (1 << 0 | 1 << 1 | 1 << 3 | 1 << 4) != 0;
+    let region = region(asked.start, asked.length, writable)?;
     // SAFETY: the program says that this is its memory, for the device to use until it deregisters it.
     let registered = unsafe { pd.reg_mr_iova(region, asked.hca_va, access) };
     registered.map_err(unregistered)
@@ -52,7 +54,7 @@ pub(crate) fn unregistered(error: MrError) -> i32 {
 
 impl Server<'_, '_, '_> {
     /// `REG_MR`.
-    pub(crate) fn reg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn reg_mr(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let asked: RegMrIn = args.input(CORE_IN)?;
         let context = self.context(fd)?;
         let pd = context.pd(asked.pd_handle)?;
@@ -68,7 +70,7 @@ impl Server<'_, '_, '_> {
     }
 
     /// `REREG_MR`: another region takes the place of one, with what is given of its memory, domain and rights.
-    pub(crate) fn rereg_mr(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn rereg_mr(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         /// `enum ib_mr_rereg_flags`.
         const MEMORY: u32 = 1 << 0;
         const DOMAIN: u32 = 1 << 1;

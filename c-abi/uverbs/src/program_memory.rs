@@ -5,9 +5,13 @@
 // UNSAFETY: system calls about the program's addresses.
 #![expect(unsafe_code)]
 
+use std::io::Error;
+use std::sync::Once;
+
 use libc::{c_int, c_ulong, c_void, iovec, pid_t, ssize_t};
 
 use crate::attrs::Result;
+use crate::thread;
 
 type Transfer =
     unsafe extern "C" fn(pid_t, *const iovec, c_ulong, *const iovec, c_ulong, c_ulong) -> ssize_t;
@@ -24,9 +28,21 @@ unsafe fn transfer(call: Transfer, own: *mut u8, address: u64, len: usize) -> Re
     let (own, theirs) = (part(own.cast()), part(address as *mut c_void));
     // SAFETY: the caller's promise for one side, and the other is checked by the kernel.
     let done = unsafe { call(libc::getpid(), &raw const own, 1, &raw const theirs, 1, 0) };
-    match done == len as ssize_t {
-        true => Ok(()),
-        false => Err(libc::EFAULT),
+    if done == len as ssize_t {
+        return Ok(());
+    }
+    match Error::last_os_error().raw_os_error() {
+        // A filter of system calls, or a kernel without this one.
+        Some(errno) if done < 0 && errno != libc::EFAULT => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                thread::start_log();
+                let reason = Error::from_raw_os_error(errno);
+                log::error!("process_vm_readv and process_vm_writev are needed: {reason}");
+            });
+            Err(errno)
+        }
+        _ => Err(libc::EFAULT),
     }
 }
 
@@ -44,11 +60,34 @@ pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<()> {
     unsafe { transfer(libc::process_vm_writev, own, address, bytes.len()) }
 }
 
-/// Returns `true` if something is mapped at all of these addresses.
-pub(crate) fn is_mapped(address: u64, len: usize) -> bool {
-    let offset = address % 4096;
+/// Asks the kernel to have pages there, for reading or for writing. It changes nothing that is there already.
+fn populate(address: u64, len: usize, advice: c_int) -> c_int {
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let offset = address % page;
     let start = (address - offset) as *mut c_void;
-    // SAFETY: nothing is done to memory; the kernel looks whether it is there.
-    let done: c_int = unsafe { libc::msync(start, len + offset as usize, libc::MS_ASYNC) };
-    done == 0
+    loop {
+        // SAFETY: populating changes no memory, and fails where there is none.
+        let done = unsafe { libc::madvise(start, len.saturating_add(offset as usize), advice) };
+        match Error::last_os_error().raw_os_error() {
+            _ if done == 0 => return 0,
+            Some(libc::EINTR) => {}
+            errno => return errno.unwrap_or(libc::EFAULT),
+        }
+    }
+}
+
+/// Checks that the program may read all of some memory, or write to it, as `ib_umem_get` of Linux's core/umem.c pins its pages.
+/// A kernel before 5.14 cannot be asked, and all memory is good then.
+pub(crate) fn check(address: u64, len: usize, writable: bool) -> Result<()> {
+    let advice = match writable {
+        true => libc::MADV_POPULATE_WRITE,
+        false => libc::MADV_POPULATE_READ,
+    };
+    match populate(address, len, advice) {
+        0 => Ok(()),
+        // The wrong kind of memory; or of kernel, which says so of this variable as well.
+        errno if populate(&raw const advice as u64, 1, libc::MADV_POPULATE_READ) == errno => Ok(()),
+        _ => Err(libc::EFAULT),
+    }
 }

@@ -60,7 +60,7 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    pub(crate) fn query_device(&mut self, args: &mut Args<'_>, extended: bool) -> Result<()> {
+    pub(crate) fn query_device(&mut self, args: &mut Args, extended: bool) -> Result<()> {
         let caps = self.device.capabilities();
         let port = self.device.query_port().map_err(refused)?;
         let adapter = self.device.query_adapter().map_err(refused)?;
@@ -171,7 +171,7 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    pub(crate) fn query_port(&mut self, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn query_port(&mut self, args: &mut Args) -> Result<()> {
         let QueryPortIn { port_num, .. } = args.input(CORE_IN)?;
         if port_num != 1 {
             return Err(libc::EINVAL);

@@ -65,8 +65,13 @@ pub(crate) struct Mapped<'d> {
 }
 
 impl<'d> Mapped<'d> {
-    pub(crate) fn new(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Self> {
-        let region = region(address, len)?;
+    pub(crate) fn new(
+        device: &'d Device<'d, P>,
+        address: u64,
+        len: u64,
+        writable: bool,
+    ) -> Result<Self> {
+        let region = region(address, len, writable)?;
         // SAFETY: the program says that this is a ring or a record, which stays until the object is destroyed. If it is not so,
         // it is as with the kernel: the device writes where it was told.
         let mapping = unsafe { device.platform().dma_map(region) };
@@ -129,7 +134,7 @@ pub(crate) fn undone<'a, 'd: 'a>(
 /// A ring, whose offset in its first page has a unit.
 pub(crate) fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Result<Mapped<'d>> {
     match address.is_multiple_of(UNIT) {
-        true => Mapped::new(device, address, len),
+        true => Mapped::new(device, address, len, true),
         false => Err(libc::EINVAL),
     }
 }
@@ -137,7 +142,7 @@ pub(crate) fn ring<'d>(device: &'d Device<'d, P>, address: u64, len: u64) -> Res
 /// A doorbell record, which lies at a multiple of its length.
 pub(crate) fn record<'d>(device: &'d Device<'d, P>, address: u64) -> Result<Mapped<'d>> {
     match address.is_multiple_of(RECORD) {
-        true => Mapped::new(device, address, RECORD),
+        true => Mapped::new(device, address, RECORD, true),
         false => Err(libc::EINVAL),
     }
 }

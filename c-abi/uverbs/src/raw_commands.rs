@@ -131,7 +131,7 @@ impl<'d> Server<'_, '_, 'd> {
     pub(crate) fn create_raw_qp(
         &mut self,
         fd: c_int,
-        args: &mut Args<'_>,
+        args: &mut Args,
         wanted: &ExCreateQpIn,
     ) -> Result<(u32, u32, Mlx5CreateQpOut)> {
         if wanted.comp_mask & !IND_TABLE != 0 {
@@ -211,7 +211,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `CREATE_WQ`.
-    pub(crate) fn create_wq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn create_wq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let asked: CreateWqIn = args.input(CORE_IN)?;
         let provided: Mlx5CreateWqIn = args.input(UHW_IN)?;
         // There are no striding ones.
@@ -257,7 +257,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `MODIFY_WQ`.
-    pub(crate) fn modify_wq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn modify_wq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let asked: ModifyWqIn = args.input(CORE_IN)?;
         let given = |bit| asked.attr_mask & bit != 0;
         let known = WQ_STATE | WQ_CUR_STATE | WQ_FLAGS;
@@ -285,7 +285,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `DESTROY_WQ`.
-    pub(crate) fn destroy_wq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn destroy_wq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
         if comp_mask != 0 {
             return Err(libc::EOPNOTSUPP);
@@ -306,7 +306,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `CREATE_RWQ_IND_TBL`.
-    pub(crate) fn create_table(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn create_table(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let bytes = args.bytes(CORE_IN)?;
         let (asked, handles) = CreateTableIn::ref_from_prefix(&bytes).map_err(|_| libc::EINVAL)?;
         if asked.comp_mask != 0 {
@@ -346,7 +346,7 @@ impl<'d> Server<'_, '_, 'd> {
     }
 
     /// `DESTROY_RWQ_IND_TBL`.
-    pub(crate) fn destroy_table(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn destroy_table(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let ExDestroyIn { comp_mask, handle } = args.input(CORE_IN)?;
         if comp_mask != 0 {
             return Err(libc::EOPNOTSUPP);

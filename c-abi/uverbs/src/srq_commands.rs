@@ -27,7 +27,7 @@ const LIMIT: u32 = 1 << 1;
 
 impl Server<'_, '_, '_> {
     /// `CREATE_SRQ` and `CREATE_XSRQ`.
-    pub(crate) fn create_srq(&mut self, fd: c_int, args: &mut Args<'_>, xrc: bool) -> Result<()> {
+    pub(crate) fn create_srq(&mut self, fd: c_int, args: &mut Args, xrc: bool) -> Result<()> {
         let wanted = match xrc {
             true => args.input(CORE_IN)?,
             false => {
@@ -74,7 +74,7 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    pub(crate) fn modify_srq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn modify_srq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let modify: ModifySrqIn = args.input(CORE_IN)?;
         let srq = self.context(fd)?.srq(modify.handle)?;
         // The device does not resize them.
@@ -90,7 +90,7 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    pub(crate) fn query_srq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn query_srq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let DestroyIn { handle, .. } = args.input(CORE_IN)?;
         let srq = self.context(fd)?.srq(handle)?;
         let out = QuerySrqOut {
@@ -103,7 +103,7 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    pub(crate) fn destroy_srq(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn destroy_srq(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let DestroyIn { handle, .. } = args.input(CORE_IN)?;
         let context = self.context(fd)?;
         let object = context.remove(handle, |object| matches!(object, Object::Srq(_)))?;
@@ -115,7 +115,7 @@ impl Server<'_, '_, '_> {
     }
 
     /// `OPEN_XRCD`: a domain of its own, or that of a file.
-    pub(crate) fn open_xrcd(&mut self, fd: c_int, args: &mut Args<'_>) -> Result<()> {
+    pub(crate) fn open_xrcd(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let asked: OpenXrcdIn = args.input(CORE_IN)?;
         let flags = asked.oflags as c_int;
         let file = match asked.fd {

@@ -66,8 +66,7 @@ static HANDLE: OnceLock<Option<Handle>> = OnceLock::new();
 /// Answers `ioctl(RDMA_VERBS_IOCTL)`: 0, or an error number.
 pub(crate) fn call(fd: c_int, argument: *mut c_void) -> c_int {
     let _off = Off::new();
-    // SAFETY: it is the program's argument, and the program waits.
-    let first = unsafe { Args::new(argument) }.and_then(|mut args| {
+    let first = Args::new(argument).and_then(|args| {
         let write = args.header.object == OBJECT_DEVICE && args.header.method == INVOKE_WRITE;
         let number = match write {
             true => args.number(WRITE_CMD)?,
@@ -155,11 +154,15 @@ impl Handle {
     }
 }
 
+/// Starts the log, once. A program in Rust may have a logger already.
+pub(crate) fn start_log() {
+    let level = env_logger::Env::new().filter_or("BAREVERBS_LOG", "error");
+    let _ = env_logger::Builder::from_env(level).try_init();
+}
+
 /// Brings the device up.
 fn start() -> Option<Handle> {
-    let level = env_logger::Env::new().filter_or("BAREVERBS_LOG", "error");
-    // A program in Rust may have a logger already.
-    let _ = env_logger::Builder::from_env(level).try_init();
+    start_log();
     let (jobs, receiver) = channel();
     let (up, is_up) = channel();
     let spawned = thread::Builder::new()
@@ -264,14 +267,12 @@ impl Server<'_, '_, '_> {
                 Ok(Job { work, done }) => {
                     let errno = match work {
                         Work::Call(fd, Argument(argument)) => {
-                            // SAFETY: the caller waits for the answer.
-                            let args = unsafe { Args::new(argument) };
-                            let done = args.and_then(|mut args| self.answer(fd, &mut args));
+                            let done =
+                                Args::new(argument).and_then(|mut args| self.answer(fd, &mut args));
                             done.err().unwrap_or(0)
                         }
                         Work::Written(fd, Argument(at), len) => {
-                            // SAFETY: the caller waits for the answer.
-                            let written = unsafe { Written::new(at, len) };
+                            let written = Written::new(at, len);
                             self.cm_command(fd, &written).err().unwrap_or(0)
                         }
                         Work::OpenedCm(fd) => self.open_cm(fd).err().unwrap_or(0),
