@@ -65,11 +65,15 @@ pub(crate) struct Server<'c, 's, 'd> {
 impl Server<'_, '_, '_> {
     /// Looks at everything; sleeps before, if it is to, until there may be something to do.
     pub(crate) fn turn(&mut self, wait: bool) {
+        let mut has_packets = false;
+        for channel in self.contexts.values().flat_map(|it| &it.packets) {
+            has_packets |= channel.flush();
+        }
         if wait {
             // Commands have seen the interrupts of what is there already.
             self.deliver_events();
             let now = self.cm.now();
-            let longest = match trap::is_open() {
+            let longest = match trap::is_open() || has_packets {
                 true => POLLING,
                 false => LONGEST,
             };

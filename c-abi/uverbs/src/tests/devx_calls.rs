@@ -1,5 +1,7 @@
 //! DevX's methods.
 
+use bareverbs_node::verbs::firmware_cmds::srq::{CreateRmpIn, ModifyRmpIn};
+
 use super::*;
 
 /// Channels of DevX: what a subscription and a query may say, completions that are counted and told, and a late answer.
@@ -57,6 +59,8 @@ pub(super) fn events() {
         (channel, &[0], &[object, cookie, counter], libc::EINVAL),
         (channel, &[0], &[object, counter], libc::EINVAL),
         (channel + 1000, &[0], &[object], libc::EBADF),
+        (commands, &[0], &[object], libc::EBADF),
+        (channel, &[0], &[attr(devx::SECOND, 0, 9999)], libc::ENOENT),
     ] {
         assert_eq!(subscribe(channel, kinds, more), Err(errno), "{kinds:?}");
     }
@@ -69,11 +73,12 @@ pub(super) fn events() {
             attr(devx::OBJ_IN, 16, input.as_ptr() as u64),
             attr(devx::ASYNC_CHANNEL, 0, commands),
             attr(devx::ASYNC_WR_ID, 8, 0x55),
-            attr(devx::ASYNC_OUT_LEN, 2, 272),
+            attr(devx::ASYNC_OUT_LEN, 8, 272),
         ];
         method(fd, (devx::OBJ, devx::ASYNC_QUERY), attrs).err()
     };
-    assert_eq!(query(0x402), Some(libc::EINVAL));
+    // Nor are there general objects.
+    assert_eq!([query(0x402), query(0xa02)], [Some(libc::EINVAL); 2]);
     let counters = {
         let [input, mut answer] = [[(0x771_u32 << 16).to_be(), 0, 0, 0], [0; 4]];
         let attrs = [
@@ -91,8 +96,19 @@ pub(super) fn events() {
         attr(devx::OBJ_IN, 32, input.as_ptr() as u64),
         attr(devx::ASYNC_CHANNEL, 0, commands),
         attr(devx::ASYNC_WR_ID, 8, 0x55),
-        attr(devx::ASYNC_OUT_LEN, 2, 272),
+        attr(devx::ASYNC_OUT_LEN, 8, 272),
     ];
+    for (at, other, errno) in [
+        (0, attr(devx::FIRST, 0, 9999), libc::ENOENT),
+        (2, attr(devx::ASYNC_CHANNEL, 0, channel), libc::EBADF),
+        (4, attr(devx::ASYNC_OUT_LEN, 2, 272), libc::EINVAL),
+        (4, attr(devx::ASYNC_OUT_LEN, 8, 0x1_0110), libc::EINVAL),
+    ] {
+        let mut attrs = attrs;
+        attrs[at] = other;
+        let done = method(fd, (devx::OBJ, devx::ASYNC_QUERY), attrs);
+        assert_eq!(done.err(), Some(errno), "{at}");
+    }
     method(fd, (devx::OBJ, devx::ASYNC_QUERY), attrs).unwrap();
     let mut packet = [0xff_u8; 512];
     // SAFETY: it has room.
@@ -100,6 +116,84 @@ pub(super) fn events() {
     assert_eq!(len, 8 + 272);
     assert_eq!(packet[..8], 0x55_u64.to_ne_bytes());
     assert_eq!(packet[8], 0);
+
+    // A shared queue without requests is below a limit as soon as it is armed.
+    let ring = Ring::new();
+    let mut umem = 0_u32;
+    let attrs = [
+        plain,
+        attr(devx::UMEM_ADDR, 8, ring.addresses().0),
+        attr(devx::UMEM_LEN, 8, 8192),
+        attr(devx::UMEM_ACCESS, 4, 1),
+        attr(devx::UMEM_ID, 4, &raw mut umem as u64),
+    ];
+    method(fd, (devx::UMEM, devx::CREATE), attrs).unwrap();
+    let about = |handle: Attr, how: u16, input: &[u8]| {
+        let mut answer = [0_u32; 4];
+        let attrs = [
+            handle,
+            attr(devx::OBJ_IN, input.len(), input.as_ptr() as u64),
+            attr(devx::OBJ_OUT, 16, answer.as_mut_ptr() as u64),
+        ];
+        let done = method(fd, (devx::OBJ, how), attrs).unwrap();
+        (done[0].data, u32::from_be(answer[2]))
+    };
+    let mut create = CreateRmpIn::new();
+    create.ctx_mut().set_state(1);
+    let wq = create.ctx_mut().wq_mut();
+    wq.set_wq_type(1).set_pd(u32::from_be(answer[2]));
+    wq.set_log_wq_stride(6).set_log_wq_sz(3);
+    wq.set_wq_umem_id(umem).set_dbr_umem_id(umem);
+    wq.set_dbr_addr(4096);
+    let (pool, number) = about(plain, devx::CREATE, create.as_bytes());
+    let object = attr(devx::SECOND, 0, pool);
+    // SAFETY: numbers alone.
+    let counter = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    let told = attr(devx::EVENT_COUNTER, 4, counter as u64);
+    assert_eq!(subscribe(channel, &[0x14], &[object, cookie]), Ok(()));
+    assert_eq!(subscribe(channel, &[0x14], &[object, told]), Ok(()));
+    let arm = || {
+        let mut modify = ModifyRmpIn::new();
+        modify.set_rmp_state(1).set_rmpn(number);
+        modify.bitmask_mut().set_lwm(true);
+        modify.ctx_mut().set_state(1).wq_mut().set_lwm(5);
+        about(attr(devx::FIRST, 0, pool), devx::MODIFY, modify.as_bytes());
+    };
+    let is_readable = |fd: c_int, wait: c_int| {
+        let mut asked = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: the structure can be written.
+        unsafe { libc::poll(&mut asked, 1, wait) == 1 }
+    };
+    let take = |fd: c_int| {
+        assert!(is_readable(fd, 10_000), "no event");
+        let mut value = 0_u64;
+        // SAFETY: the number can be written.
+        let len = unsafe { libc::read(fd, (&raw mut value).cast(), 8) };
+        assert_eq!(len, 8);
+        value
+    };
+    // A counter that is full keeps nobody waiting.
+    let full = u64::MAX - 1;
+    // SAFETY: the number can be read.
+    let len = unsafe { libc::write(counter, (&raw const full).cast(), 8) };
+    assert_eq!(len, 8);
+    arm();
+    assert!(is_readable(channel as c_int, 10_000), "no event");
+    assert_eq!(subscribe(channel, &[0x77], &[object]), Err(libc::EINVAL));
+    assert_eq!(take(counter), full);
+    // Until an event is read there is no other of the subscription.
+    arm();
+    assert_eq!(take(counter), 1);
+    assert_eq!(take(channel as c_int), 7);
+    assert!(!is_readable(channel as c_int, 0));
+    arm();
+    assert_eq!([take(counter), take(channel as c_int)], [1, 7]);
+    // SAFETY: the descriptor is of this test.
+    unsafe { libc::close(counter) };
     thread::closed(fd, false);
 }
 
@@ -139,6 +233,50 @@ pub(super) fn memory() {
         ..foreign
     };
     assert_eq!(parts(&[foreign]), Err(libc::EPROTONOSUPPORT));
+
+    // Memory that the program itself cannot write to: as a region, and with the call in it.
+    // SAFETY: a new page, which stays.
+    let page = unsafe {
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), 4096, both, anonymous, -1, 0)
+    };
+    assert_ne!(page, libc::MAP_FAILED);
+    let region = |rights| {
+        let attrs = [
+            attr(devx::FIRST, 0, 0),
+            attr(devx::UMEM_ADDR, 8, page as u64),
+            attr(devx::UMEM_LEN, 8, 4096),
+            attr(devx::UMEM_ID, 4, out),
+            attr(devx::UMEM_ACCESS, 4, rights),
+        ];
+        method(fd, (devx::UMEM, devx::CREATE), attrs).map(drop)
+    };
+    let call = Call {
+        header: Header {
+            length: size_of::<Call<2>>() as u16,
+            object: devx::DEVX,
+            method: devx::QUERY_UAR,
+            num_attrs: 2,
+            ..FromZeros::new_zeroed()
+        },
+        attrs: [attr(devx::FIRST, 0, 0), attr(devx::SECOND, 4, out)],
+    };
+    // An address that is no multiple of anything.
+    let at = page.wrapping_byte_add(1);
+    // SAFETY: it is in the page, and lies where bytes lie.
+    unsafe { at.cast::<Call<2>>().write_unaligned(call) };
+    assert_eq!(thread::call(fd, at), 0);
+    for (protection, errnos) in [
+        (libc::PROT_READ, [Ok(()), Err(libc::EFAULT)]),
+        (libc::PROT_NONE, [Err(libc::EFAULT); 2]),
+    ] {
+        // SAFETY: the page is of this test, and nothing refers to it.
+        let done = unsafe { libc::mprotect(page, 4096, protection) };
+        assert_eq!(done, 0);
+        assert_eq!([region(0), region(1)], errnos);
+        assert_eq!(thread::call(fd, at), libc::EFAULT);
+    }
 
     // An opcode that is not permitted, one that this firmware does not have, and a call without a place for the handle.
     let mut answer = [0_u8; 16];
