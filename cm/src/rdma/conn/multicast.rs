@@ -77,7 +77,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !group.is_multicast() {
             return Err(RdmaError::Host(HostError::NotAGroup(group)));
         }
-        if group.is_ipv4() != source.is_ipv4() && !self.router.is_infiniband() {
+        if group.is_ipv6() && source.is_ipv4() && !self.router.is_infiniband() {
             return Err(RdmaError::FamilyMismatch);
         }
         if self.groups.find(id, group).is_some() {

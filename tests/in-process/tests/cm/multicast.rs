@@ -376,7 +376,7 @@ fn a_resolved_group_over_the_ethernet_queue() {
     nodes.cms[0].destroy_id(sender).unwrap();
 }
 
-/// Groups of IPv6 go the same way.
+/// Groups of IPv6 go the same way, and ids that are bound to IPv6 join those of IPv4 as well.
 #[test]
 fn ipv6_groups() {
     let mut nodes = watched();
@@ -393,6 +393,10 @@ fn ipv6_groups() {
         (id, nodes.joined(node, id, &join).ud)
     });
     assert_eq!(there.ah_attr.dmac, [0x33, 0x33, 0x89, 1, 2, 3]);
+    assert!(nodes.arrives(sender, &there, member));
+    let [there, _] =
+        [(0, sender), (1, member)].map(|(node, id)| nodes.joined(node, id, &full(8)).ud);
+    assert_eq!(there.ah_attr.dmac, [1, 0, 0x5e, 1, 130, 3]);
     assert!(nodes.arrives(sender, &there, member));
 }
 
