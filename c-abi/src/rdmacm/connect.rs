@@ -343,6 +343,8 @@ pub unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
                 }
                 return Ok(false);
             }
+            // The other end has heard of what was accepted before.
+            hca.settle(cm, None);
             hca.manager()?.disconnect(cm)?;
             // The QP is in ERR when this returns.
             hca.settle(cm, None);

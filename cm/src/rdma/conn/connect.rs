@@ -225,8 +225,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         self.complete(id)
     }
 
-    /// Refuses a connection request (`rdma_reject`): sends REJ with reason 28 and the private data. Also calls a
-    /// connection off whose reply came and was not confirmed yet. A datagram service is refused by SIDR_REP with status 2.
+    /// Refuses a connection request (`rdma_reject`): sends REJ with reason 28 and the private data. Also calls off an attempt
+    /// of the id's own that is not established yet. A datagram service is refused by SIDR_REP with status 2.
     pub fn reject(&mut self, id: CmId, private_data: &[u8]) -> Result<(), RdmaError> {
         self.reject_for(id, RejectReason::CONSUMER_DEFINED, private_data)
     }
@@ -281,11 +281,14 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Ends a connection (`rdma_disconnect`): begins to move the QP to ERR, so that everything posted is flushed, and notifies
     /// the other end, if that one did not disconnect first. What follows is `Disconnected`, and later `TimewaitExit`.
     ///
-    /// Before a connection is established the other end is told nothing: the attempt goes on, as on Linux (`rdma_disconnect` of
-    /// core/cma.c), and fails at the QP. [`reject`](Self::reject) and [`destroy_id`](Self::destroy_id) call it off.
+    /// Where the QP is on its way to RTS, for REP or RTU, the attempt is over: the other end gets a REJ, and `ConnectError`
+    /// follows. Otherwise the other end is told nothing before a connection is established: the attempt goes on, as on Linux
+    /// (`rdma_disconnect` of core/cma.c), and fails at the QP. [`reject`](Self::reject) and
+    /// [`destroy_id`](Self::destroy_id) call it off.
     pub fn disconnect(&mut self, id: CmId) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let connection = self.ids.connection(index, "disconnect")?;
+        let connecting = self.ids[index].work.is_connecting();
         self.flush_qp(index);
         let now = self.now();
         match self.engine.state(connection)? {
@@ -295,6 +298,15 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             }
             // The connection is over. An attempt that rests after a refusal as stale is called off.
             State::Timewait => self.ids[index].state = IdState::Disconnect,
+            // The message that was to follow the commands does not come any more.
+            _ if connecting => {
+                let error = RdmaError::WrongState {
+                    call: "disconnect",
+                    state: self.ids[index].state,
+                };
+                self.not_up(now, index, error);
+                self.begin_work(now, index);
+            }
             // Not connected yet, or not any more.
             _ => {}
         }

@@ -198,7 +198,40 @@ fn a_refusal_of_the_firmware_is_an_event() {
     }
 }
 
-/// The same on a synchronous id: the error is the call's.
+/// An end disconnects while its QP is on its way to RTS: REP or RTU does not come, and both ends hear that it is over.
+#[test]
+fn disconnected_before_the_message() {
+    for node in 0..2 {
+        let mut pair = slow();
+        pair.listener();
+        let held = [objects(&pair, 0), objects(&pair, 1)];
+        let ours = pair.client();
+        pair.cms[0].connect(ours, None).unwrap();
+        let theirs = pair.expect(1, EventType::ConnectRequest).id;
+        pair.cms[1].create_qp(theirs, None, &mut qp()).unwrap();
+        pair.cms[1].accept(theirs, None).unwrap();
+        let ids = [ours, theirs];
+        if node == 0 {
+            let is_rep = |entry: TraceEntry| !entry.sent && entry.message == Attribute::Rep;
+            while !std::iter::from_fn(|| pair.cms[0].next_trace()).any(is_rep) {
+                pass(&mut pair, COMMAND / 3);
+            }
+        }
+        at_once(&mut pair, |pair| {
+            pair.cms[node].disconnect(ids[node]).unwrap()
+        });
+        let failed = pair.expect(node, EventType::ConnectError);
+        assert_eq!((failed.id, failed.status), (ids[node], -errno::EINVAL));
+        assert_eq!(pair.expect(1 - node, EventType::Rejected).status, 28);
+        for (node, id) in ids.into_iter().enumerate() {
+            pair.cms[node].destroy_id(id).unwrap();
+        }
+        pass(&mut pair, 10 * MS);
+        assert_eq!([objects(&pair, 0), objects(&pair, 1)], held, "{node}");
+    }
+}
+
+/// A refusal of the firmware on a synchronous id: the error is the call's.
 #[test]
 fn a_refusal_is_the_error_of_a_synchronous_call() {
     for opcode in [Opcode::Init2rtrQp, Opcode::Rtr2rtsQp] {
