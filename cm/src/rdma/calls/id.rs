@@ -179,6 +179,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             }
             None => Target::Id(index as u32),
         };
+        if new == old {
+            return Ok(());
+        }
         // Requests that were not fetched yet belong to the listener.
         let mut at = self.ids.queue(old).head;
         while let Some(slot) = self.ids.get(at as usize) {

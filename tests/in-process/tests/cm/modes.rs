@@ -193,6 +193,26 @@ fn external_qp() {
     pair.expect(1, EventType::Disconnected);
 }
 
+/// A migration to the channel where the id is leaves the requests that wait there in their order.
+#[test]
+fn migration_to_the_same_channel() {
+    let mut pair = Pair::new();
+    let listener = pair.listener();
+    for _ in 0..2 {
+        let ours = pair.client();
+        pair.cms[0].connect(ours, None).unwrap();
+    }
+    for _ in 0..1000 {
+        pair.poll();
+        pair.world.advance(MS / 100);
+    }
+    let here = pair.channels[1];
+    pair.cms[1].migrate_id(listener, Some(here)).unwrap();
+    let first = pair.expect(1, EventType::ConnectRequest).id;
+    let second = pair.expect(1, EventType::ConnectRequest).id;
+    assert_ne!(first, second);
+}
+
 #[test]
 fn migration_moves_events() {
     let mut pair = Pair::new();
