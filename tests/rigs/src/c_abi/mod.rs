@@ -28,6 +28,7 @@ mod scenario;
 mod switch;
 mod symbols;
 mod table;
+mod testpmd;
 mod trouble;
 
 use crate::outcome::Outcome;
@@ -142,6 +143,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if arguments.iter().any(is_whole) {
         outcome.add(pyverbs::run_served(&place));
     }
+    let is_whole = |word: &String| word == WHOLE || word == testpmd::NAME;
+    if arguments.iter().any(is_whole) {
+        outcome.add(testpmd::run(&place, &directory));
+    }
     outcome.add(run_larger(&place, &directory, arguments)?);
     fs::remove_dir_all(&sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
     Ok(outcome)
@@ -204,6 +209,7 @@ fn selected(arguments: &[String]) -> Result<Vec<&'static Scenario>, String> {
                 package::NAME,
                 pyverbs::NAME,
                 pyverbs::SERVED_NAME,
+                testpmd::NAME,
                 rates::NAME,
                 LIBRARY,
             ]
