@@ -192,7 +192,11 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let (seq, until) = (slot.route.resolve_seq, slot.route.deadline);
         let attempt = Attempt { seq, until };
         let outcome = match self.resolver.subnet_mut().find_path(now, &query, attempt) {
-            Ok(Some(path)) => self.take_path(&mut ids[index], &path),
+            Ok(Some(path)) => {
+                // It may have the subnet's own prefix, with which the peer compares (`cma_query_handler` of core/cma.c).
+                ids[index].route.address.remote_gid = path.dgid;
+                self.take_path(&mut ids[index], &path)
+            }
             Ok(None) if now < until => return false,
             Ok(None) => Err(RdmaError::Unanswered(self.awaited(slot))),
             Err(RdmaError::Sa(SaError::Status(SaStatus::NO_RECORDS))) if slot.route.limited => Err(

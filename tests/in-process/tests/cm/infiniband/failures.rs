@@ -1,5 +1,6 @@
 //! Subnet administration that does not answer, is slow or busy, or sends invalid answers.
 
+use bareverbs_cm::mad::RejectReason;
 use bareverbs_cm::mad::sa::SaStatus;
 use bareverbs_cm::rdma::*;
 use bareverbs_cm::sa::SaError;
@@ -209,6 +210,17 @@ fn malformed() {
         let (event, _, questions) = route_with(&[Fault::Mangled { at, byte: 0xfc }]);
         assert_eq!((event.event, questions), (EventType::RouteResolved, 1));
     }
+    // It is the peer's in the request too: one that has another prefix refuses it.
+    let mut nodes = Nodes::new(2);
+    let (at, byte) = (RECORD + 8, 0xfc);
+    let fault = Fault::Mangled { at, byte };
+    nodes.subnet.with(|state| state.faults.push_back(fault));
+    nodes.listener(1, PortSpace::Tcp);
+    let ours = nodes.client(PortSpace::Tcp);
+    assert_eq!(nodes.cms[0].path(ours).unwrap().unwrap().dgid[0], byte);
+    nodes.cms[0].connect(ours, None).unwrap();
+    let refused = nodes.expect(0, EventType::Rejected);
+    assert_eq!(refused.status, i32::from(RejectReason::INVALID_GID.0));
     // A path from another port.
     let (event, ..) = route_with(&[Fault::Mangled {
         at: RECORD + 43,
