@@ -245,7 +245,7 @@ unsafe fn next_own(id: *mut IdObject) -> Result<Option<OwnEvent>> {
     let taken = {
         let mut inner = lock(&object.inner);
         let (hca, cm) = (inner.hca, inner.cm);
-        inner.own.take(&mut *hca.manager()?, cm)?
+        inner.own.take(&mut *hca.manager()?, cm)
     };
     // SAFETY: the id's channel is there for as long as the id.
     unsafe { channel(object.c.channel) }?.signal();

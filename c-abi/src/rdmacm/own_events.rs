@@ -53,18 +53,20 @@ impl OwnEvents {
         self.waiting.push_back(event);
         let announced = self.announce(manager, cm);
         if self.announced == 0 {
-            self.waiting.clear();
+            // Those before it are announced when there is a place again.
+            self.waiting.pop_back();
             return announced;
         }
         Ok(())
     }
 
     /// Takes the first one, of which the manager has said that it is there.
-    pub(super) fn take(&mut self, manager: &mut Cm, cm: CmId) -> Result<Option<OwnEvent>> {
+    pub(super) fn take(&mut self, manager: &mut Cm, cm: CmId) -> Option<OwnEvent> {
         let taken = self.waiting.pop_front();
         self.announced = self.announced.saturating_sub(1);
-        self.announce(manager, cm)?;
-        Ok(taken)
+        // Others may have the places: the next one that is added or taken tries again.
+        let _ = self.announce(manager, cm);
+        taken
     }
 
     /// Gives the manager events for those that it does not know.
