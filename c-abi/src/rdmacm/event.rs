@@ -51,7 +51,12 @@ pub(crate) unsafe fn get(from: *mut rdma_event_channel) -> Result<*mut rdma_cm_e
 
 /// Takes an event after a wait, if there is one for the program.
 fn look(channel: &EventChannel) -> Result<Option<*mut rdma_cm_event>> {
-    let taken = channel.take(|hca, _, event| {
+    let taken = channel.take(|hca, manager, event| {
+        if event.event == EventType::ConnectRequest
+            && let Err(error) = manager.be_quiet_before_accept(event.id)
+        {
+            log::debug!("{error}");
+        }
         let owner = event.context as *mut IdObject;
         // SAFETY: the manager has the id, or the listener, and is locked: it is not destroyed before.
         unsafe { &*owner }.acks.hand_out();
@@ -210,14 +215,7 @@ unsafe fn request(
             listening.qp_type,
         );
         let made = (|| {
-            let withdrawn = {
-                let mut manager = hca.manager()?;
-                manager.set_context(event.id, object as u64)?;
-                manager.be_quiet_before_accept(event.id)?
-            };
-            if withdrawn {
-                channel(listening.channel)?.signal();
-            }
+            hca.manager()?.set_context(event.id, object as u64)?;
             IdObject::show_addresses(object)?;
             IdObject::show_route(object)?;
             if lock(&(*listener).inner).sync {

@@ -51,9 +51,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         self.flush(now)
     }
 
-    /// Lets the application hear nothing of an id's request before it has accepted it: where the other end withdraws the request,
-    /// no event says so, and [`accept`](Self::accept) fails. Programs of Linux's know it so (`ucma_event_handler` of
-    /// core/ucma.c). Returns `true` if such an event waited, which is gone.
+    /// Lets the application hear nothing of an id's request before it has accepted it: where the other end withdraws the
+    /// request, or the manager gives it up for the sake of newer ones, no event says so, and [`accept`](Self::accept) fails.
+    /// Programs of Linux's know it so (`ucma_event_handler` of core/ucma.c). Returns `true` if such an event waited, which is
+    /// gone.
     pub fn be_quiet_before_accept(&mut self, id: CmId) -> Result<bool, RdmaError> {
         let index = self.ids.index(id)?;
         let slot = &mut self.ids[index];

@@ -111,7 +111,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 Outcome::Rejected(RejectReason::STALE_CONNECTION)
                     if self.rest_if_stale(now, index, data.is_empty()) => {}
                 #[cfg(feature = "attached-qps")]
-                Outcome::Rejected(_)
+                Outcome::Rejected(_) | Outcome::Unreachable
                     if self.ids[index].conn.is_quiet && !self.ids[index].conn.accepted => {}
                 Outcome::Rejected(reason) => {
                     self.flush_qp(index);

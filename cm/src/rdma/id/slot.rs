@@ -20,8 +20,8 @@ use crate::rdma::types::{
 };
 use crate::rdma::verbs::owned::Objects;
 
-/// Events that one id can have waiting. Each kind comes once per connection, so that only the application's own events
-/// (`write_cm_event`) can fill it.
+/// Events that one id can have waiting. Each kind comes once per connection; only the application's own events
+/// (`write_cm_event`) and those of groups that it joins can fill it, and an event that is one too many is lost.
 pub(crate) const PENDING: usize = 8;
 
 /// A queue of ids that have events, linked through the slots.
@@ -222,7 +222,7 @@ impl IdRoute {
 pub(crate) struct Connection {
     pub(crate) passive: bool,
     pub(crate) accepted: bool,
-    /// Of a request: its withdrawal is no event before it is accepted.
+    /// Of a request: its end is no event before it is accepted.
     #[cfg(feature = "attached-qps")]
     pub(crate) is_quiet: bool,
     /// The number of times that the request was repeated after a refusal as stale.
