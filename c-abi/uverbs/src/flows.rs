@@ -4,16 +4,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::{
-    EthFilter, EthernetError, FlowAttr, FlowError, FlowFlags, FlowRule, FlowSlot, FlowSpec,
-    FlowTable, FlowType, Ipv4Filter, Ipv6Filter, PortFilter, Tirn,
+    EthFilter, EthernetError, FlowAttr, FlowFlags, FlowSlot, FlowSpec, FlowType, Ipv4Filter,
+    Ipv6Filter, PortFilter, Tirn,
 };
 use libc::c_int;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{CORE_IN, CORE_OUT};
 use crate::attrs::{Args, Result, refused};
+use crate::flow::{Flow, Rules, unruled};
 use crate::objects::Object;
 use crate::raw_abi::*;
 use crate::server::Server;
@@ -42,41 +42,6 @@ mod kind {
     pub(super) const ACTION_DROP: u32 = 0x1001;
     pub(super) const ACTION_HANDLE: u32 = 0x1002;
     pub(super) const ACTION_COUNT: u32 = 0x1003;
-}
-
-/// The rules of the port, which all contexts share.
-pub(crate) type Rules<'d> = Rc<RefCell<FlowTable<'d, 'static, P>>>;
-
-/// A rule, and the handle of the QP that it sends frames to.
-pub(crate) struct Flow<'d> {
-    rules: Rules<'d>,
-    /// There until it is taken away.
-    rule: Option<FlowRule>,
-    pub(crate) qp: u32,
-}
-
-impl Flow<'_> {
-    pub(crate) fn destroy(&mut self) -> Result<()> {
-        let Some(rule) = self.rule.take() else {
-            return Ok(());
-        };
-        let gone = self.rules.borrow_mut().try_remove(rule);
-        gone.map_err(|(rule, error)| {
-            self.rule = Some(rule);
-            unruled(error)
-        })
-    }
-}
-
-/// An error number for a rule that was not made or does not go.
-fn unruled(error: FlowError) -> i32 {
-    match error {
-        FlowError::Command(error) => refused(error),
-        FlowError::Unsupported { .. } | FlowError::Field { .. } => libc::EOPNOTSUPP,
-        FlowError::Priority { .. } => libc::ENOMEM,
-        FlowError::Full => libc::ENOSPC,
-        _ => libc::EINVAL,
-    }
 }
 
 /// Value and mask of a specification: a half each. A shorter one has zeros behind it, and what the mask of a longer one has there

@@ -30,6 +30,7 @@ mod devx_methods;
 mod doorbell_pages;
 mod doorbells;
 mod events;
+mod flow;
 mod flows;
 mod interposed;
 mod memory;
@@ -52,3 +53,9 @@ mod tests;
 mod thread;
 mod transition;
 mod trap;
+
+/// Starts the log, once. A program in Rust may have a logger already.
+fn start_log() {
+    let level = env_logger::Env::new().filter_or("BAREVERBS_LOG", "error");
+    let _ = env_logger::Builder::from_env(level).try_init();
+}

@@ -17,10 +17,9 @@ use crate::devx::{Devx, Umem};
 use crate::devx_events::{Packets, Subscription};
 use crate::doorbells;
 use crate::events::Channel;
-use crate::flows::Flow;
+use crate::flow::Flow;
 use crate::queues::{Cq, Qp, Uar};
-use crate::raw::{Made, Queue, RawQp};
-use crate::raw_commands::Table;
+use crate::raw::{Made, Queue, RawQp, Table};
 use crate::srq::{Opened, Srq};
 
 /// An object behind a handle.

@@ -11,7 +11,6 @@ use std::sync::Once;
 use libc::{c_int, c_ulong, c_void, iovec, pid_t, ssize_t};
 
 use crate::attrs::Result;
-use crate::thread;
 
 type Transfer =
     unsafe extern "C" fn(pid_t, *const iovec, c_ulong, *const iovec, c_ulong, c_ulong) -> ssize_t;
@@ -36,7 +35,7 @@ unsafe fn transfer(call: Transfer, own: *mut u8, address: u64, len: usize) -> Re
         Some(errno) if done < 0 && errno != libc::EFAULT => {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                thread::start_log();
+                crate::start_log();
                 let reason = Error::from_raw_os_error(errno);
                 log::error!("process_vm_readv and process_vm_writev are needed: {reason}");
             });

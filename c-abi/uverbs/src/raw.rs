@@ -508,3 +508,9 @@ impl<'d> RawQp<'d> {
         self.send.iter().for_each(Queue::silence);
     }
 }
+
+/// A table of receive queues, and the handles of these.
+pub(crate) struct Table<'d> {
+    pub(crate) made: Made<'d>,
+    pub(crate) queues: Vec<u32>,
+}

@@ -9,7 +9,7 @@ use crate::abi::{
 };
 use crate::attrs::{Args, Result};
 use crate::objects::{Context, Object};
-use crate::raw::{IND_TABLE, LOG_BLOCK, Made, Queue, RawQp, Wanted};
+use crate::raw::{IND_TABLE, LOG_BLOCK, Made, Queue, RawQp, Table, Wanted};
 use crate::raw_abi::*;
 use crate::server::Server;
 
@@ -375,9 +375,3 @@ const LENGTH_OUT: Mlx5LengthOut = Mlx5LengthOut {
     response_length: size_of::<Mlx5LengthOut>() as u32,
     reserved: 0,
 };
-
-/// A table of receive queues, and the handles of these.
-pub(crate) struct Table<'d> {
-    pub(crate) made: Made<'d>,
-    queues: Vec<u32>,
-}

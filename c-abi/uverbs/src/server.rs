@@ -15,7 +15,7 @@ use crate::attrs::Result;
 use crate::cm::Manager;
 use crate::devx_events::COMPLETION;
 use crate::events::EventQueue;
-use crate::flows::Rules;
+use crate::flow::Rules;
 use crate::objects::{Context, Object};
 use crate::srq::Domains;
 use crate::{doorbells, trap};

@@ -154,15 +154,9 @@ impl Handle {
     }
 }
 
-/// Starts the log, once. A program in Rust may have a logger already.
-pub(crate) fn start_log() {
-    let level = env_logger::Env::new().filter_or("BAREVERBS_LOG", "error");
-    let _ = env_logger::Builder::from_env(level).try_init();
-}
-
 /// Brings the device up.
 fn start() -> Option<Handle> {
-    start_log();
+    crate::start_log();
     let (jobs, receiver) = channel();
     let (up, is_up) = channel();
     let spawned = thread::Builder::new()
