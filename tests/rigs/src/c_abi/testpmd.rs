@@ -28,7 +28,7 @@ const OF_DPDK: &str = "bitratestats23 bpf23 bus-auxiliary23 bus-dpaa23 bus-pci23
 const OTHERS: &str = "dpdk-dev libnuma1 libfdt1 libjansson4 libbsd0 libelf1 libpcap0.8 libmd0 zlib1g libdbus-1-3 libsystemd0 \
     libcap2 libgcrypt20 liblzma5 libzstd1 liblz4-1 libgpg-error0";
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-/// What both ends have in common: no huge pages, one queue of each kind, and figures each second.
+/// Arguments of both ends: no huge pages, one queue of each kind, and figures each second.
 const ENVIRONMENT: &str =
     "-l 0,1 --no-huge -m 256 --no-shconf --no-telemetry -a ffff:01:00.0,dv_flow_en=0";
 const APPLICATION: &str = "-- --total-num-mbufs=4096 -a --stats-period 1";
