@@ -2,7 +2,7 @@
 # Package: opensm 3.3.23 (Debian 13), on ibsim 0.12, with infiniband-diags 56.1.
 # Guess:   With -R file -U TABLES, OpenSM takes the saved forwarding tables and routes the LIDs that they do not have by its default algorithm, as it does
 #          when a routing engine fails.
-# Seen:    A LID without a line is routed nowhere: "Dead end path" in the log once somebody asks for a path to it, nothing before. A line that
+# Seen:    A LID without a line is routed nowhere: "Dead end path" in the log once a path to it is asked for, nothing before. A line that
 #          sends a LID to an unconnected port is taken as well.
 # Matters: A host that comes after the tables were dumped is discovered and has a LID, but neither the SA's replies nor a CM request reach it.
 source "$(dirname "$0")/lib.sh"

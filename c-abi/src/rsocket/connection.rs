@@ -77,7 +77,7 @@ pub(super) struct Connection {
     /// The list of targets, and the table of mapped buffers behind it: the other end writes here.
     table: Buffer<'static, P>,
     mappings: u16,
-    /// Those that the other end was told of are in the order of that.
+    /// Buffers that are mapped; those that the other end was told of stand in the order of telling.
     mapped: Vec<Mapped>,
     outbound: Outbound,
     pub(super) inbound: Inbound,

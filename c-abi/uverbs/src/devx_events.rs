@@ -163,7 +163,7 @@ fn inode(fd: c_int) -> Option<u64> {
     (done == 0).then_some(found.st_ino)
 }
 
-/// Where events go.
+/// The reader of a subscription's events.
 enum To {
     /// The channel gets the cookie.
     Channel(u64, Queued),

@@ -363,15 +363,7 @@ impl<'d> RawQp<'d> {
         mut context: Tirc,
         wanted: &ExCreateQpIn,
     ) -> Result<Self> {
-        let mut raw = Self {
-            tir: None,
-            receive: None,
-            send: None,
-            tis: None,
-            state: QpState::Reset,
-            wanted: *wanted,
-            receives: (0, 0),
-        };
+        let mut raw = Self::of(None, wanted);
         if send.is_none() && receive.is_none() {
             return Err(libc::EINVAL);
         }
@@ -391,8 +383,12 @@ impl<'d> RawQp<'d> {
 
     /// A QP that hashes.
     pub(crate) fn of_hash(tir: Made<'d>, wanted: &ExCreateQpIn) -> Self {
+        Self::of(Some(tir), wanted)
+    }
+
+    fn of(tir: Option<Made<'d>>, wanted: &ExCreateQpIn) -> Self {
         Self {
-            tir: Some(tir),
+            tir,
             receive: None,
             send: None,
             tis: None,

@@ -176,7 +176,7 @@ pub(super) fn events() {
         assert_eq!(len, 8);
         value
     };
-    // A counter that is full keeps nobody waiting.
+    // The device does not wait for a counter that is full.
     let full = u64::MAX - 1;
     // SAFETY: the number can be read.
     let len = unsafe { libc::write(counter, (&raw const full).cast(), 8) };

@@ -281,7 +281,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// Ends a connection (`rdma_disconnect`): begins to move the QP to ERR, so that everything posted is flushed, and notifies
     /// the other end, if that one did not disconnect first. What follows is `Disconnected`, and later `TimewaitExit`.
     ///
-    /// Where the QP is on its way to RTS, for REP or RTU, the attempt is over: the other end gets a REJ, and `ConnectError`
+    /// The call ends an attempt whose QP is on its way to RTS, for REP or RTU: the other end gets a REJ, and `ConnectError`
     /// follows. Otherwise the other end is told nothing before a connection is established: the attempt goes on, as on Linux
     /// (`rdma_disconnect` of core/cma.c), and fails at the QP. [`reject`](Self::reject) and
     /// [`destroy_id`](Self::destroy_id) call it off.

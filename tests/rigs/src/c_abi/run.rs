@@ -79,13 +79,25 @@ impl Running {
 
     /// Waits until a file that the program writes has so many bytes.
     pub(super) fn wait_until_it_wrote(&mut self, path: &Path, bytes: u64) -> Result<(), String> {
-        let deadline = Instant::now() + START;
-        while !fs::metadata(path).is_ok_and(|file| file.len() >= bytes) {
+        self.wait_until("its bytes", START, |_| {
+            fs::metadata(path).is_ok_and(|file| file.len() >= bytes)
+        })
+    }
+
+    /// Waits until something is so; an error names it, if the program ends before or the time is over.
+    pub(super) fn wait_until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        is: impl Fn(&Self) -> bool,
+    ) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        while !is(self) {
             if let Some(status) = self.ended()? {
-                return Err(format!("ended too early: {status}"));
+                return Err(format!("{status} before {what}"));
             }
             if Instant::now() >= deadline {
-                return Err(format!("wrote too little in {} s", START.as_secs()));
+                return Err(format!("no {what} in {} s", limit.as_secs()));
             }
             thread::sleep(INTERVAL);
         }

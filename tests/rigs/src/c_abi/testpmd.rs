@@ -2,7 +2,7 @@
 //! one counts them.
 
 use super::larger::{Program, QUIET, end, start};
-use super::run::{Place, Running};
+use super::run::Place;
 use super::scenario::SERVED;
 use crate::apt::{Apt, unpack};
 use crate::outcome::Outcome;
@@ -10,7 +10,6 @@ use crate::process::quietly;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "served-testpmd";
@@ -34,7 +33,6 @@ const ENVIRONMENT: &str =
 const APPLICATION: &str = "-- --total-num-mbufs=4096 -a --stats-period 1";
 /// The time until the frames have come, and until a program has ended.
 const END: Duration = Duration::from_secs(120);
-const INTERVAL: Duration = Duration::from_millis(50);
 /// As many frames have to come.
 const FRAMES: u64 = 1000;
 
@@ -72,22 +70,6 @@ fn received(printed: &str) -> u64 {
     let last = printed.rsplit_once("RX-packets: ");
     let digits = last.and_then(|(_, rest)| rest.split_whitespace().next());
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
-}
-
-/// Waits for something that a program prints.
-fn wait(running: &mut Running, what: &str, is: impl Fn(&str) -> bool) -> Result<(), String> {
-    let deadline = Instant::now() + END;
-    while !is(&running.printed()) {
-        let ended = running.process.0.try_wait();
-        if let Some(status) = ended.map_err(|error| error.to_string())? {
-            return Err(format!("{status} before {what}"));
-        }
-        if Instant::now() >= deadline {
-            return Err(format!("no {what} in {} s", END.as_secs()));
-        }
-        thread::sleep(INTERVAL);
-    }
-    Ok(())
 }
 
 fn frames(place: &Place<'_>, directory: &Path) -> Result<u64, String> {
@@ -128,14 +110,12 @@ fn frames(place: &Place<'_>, directory: &Path) -> Result<u64, String> {
         start(place, None, &program)
     };
     let mut receiver = start_one("receiver", "1", &["--forward-mode=rxonly"])?;
-    wait(&mut receiver, "begin", |printed| {
-        printed.contains("rxonly packet forwarding - ")
+    receiver.wait_until("begin", END, |it| {
+        it.printed().contains("rxonly packet forwarding - ")
     })?;
     let to = "--eth-peer=0,02:00:00:00:00:01";
     let sender = start_one("sender", "2", &["--forward-mode=txonly", to])?;
-    wait(&mut receiver, "frames", |printed| {
-        received(printed) >= FRAMES
-    })?;
+    receiver.wait_until("frames", END, |it| received(&it.printed()) >= FRAMES)?;
     let mut count = 0;
     for running in [sender, receiver] {
         let process = running.process.0.id().to_string();
