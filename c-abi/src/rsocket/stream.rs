@@ -47,18 +47,18 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
     as_number(|| {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let kind = kind & !flags;
-        let fits = match (kind, protocol) {
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
-                matches!(domain, libc::AF_INET | libc::AF_INET6 | libc::AF_IB)
-            }
-            // Their header has IP addresses.
-            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
-                matches!(domain, libc::AF_INET | libc::AF_INET6)
-            }
-            _ => false,
-        };
+        let fits = matches!(domain, libc::AF_INET | libc::AF_INET6 | libc::AF_IB)
+            && matches!(
+                (kind, protocol),
+                (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP)
+                    | (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP)
+            );
         if !fits {
             return Err(Errno::EOPNOTSUPP);
+        }
+        // librdmacm takes a UDP socket for datagrams, which Linux does not have for AF_IB.
+        if (domain, kind) == (libc::AF_IB, libc::SOCK_DGRAM) {
+            return Err(Errno(libc::EAFNOSUPPORT));
         }
         // Without a device there are none.
         devices()?.first().ok_or(Errno::ENODEV)?;

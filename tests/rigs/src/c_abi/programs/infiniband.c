@@ -172,7 +172,7 @@ static void addresses(const struct sockaddr *good)
 static void stream(struct ibv_path_data path)
 {
 	struct rdma_addrinfo *found = resolve(SERVER, OF_SOCKETS, 0, RDMA_PS_TCP);
-	REFUSED(rsocket(AF_IB, SOCK_DGRAM, 0), EPROTONOSUPPORT);
+	REFUSED(rsocket(AF_IB, SOCK_DGRAM, 0), EAFNOSUPPORT);
 	int socket = rsocket(AF_IB, SOCK_STREAM, 0);
 	CHECK(socket >= 0);
 	REFUSED(rconnect(socket, found->ai_dst_addr, found->ai_dst_len - 1), EINVAL);
