@@ -96,6 +96,9 @@ pub(crate) struct Hca {
 
 impl Hca {
     /// Brings a device up and gives its port these addresses. Whether others have them was found out before, where it had them.
+    ///
+    /// A card's IPv6 addresses are probed for before they are used (RFC 4862), those of a model, whose wire joins processes,
+    /// while they are used (RFC 4429): the seconds that it takes do not hold up the first call.
     pub(crate) fn bring_up(
         platform: P,
         addresses: &[Address],
@@ -105,6 +108,10 @@ impl Hca {
         let mut config = ip::Config::new(random());
         if had_them {
             (config.ipv6_probes, config.announcements) = (0, 0);
+        }
+        #[cfg(feature = "model")]
+        {
+            config.optimistic = is_model;
         }
         let device = open(platform)?;
         let pd = Box::leak(Box::new(device.default_pd()?));
@@ -448,6 +455,19 @@ fn manager(
         }
     }
     Ok(manager)
+}
+
+/// Says which addresses are another machine's, as is found out now.
+pub(crate) fn report_lost_addresses(manager: &mut Cm) {
+    let Some(neighbours) = manager.resolver_mut().ethernet() else {
+        return;
+    };
+    while let Some(event) = neighbours.next_event() {
+        if let ip::Event::AddressDuplicate { address, mac, .. } = event {
+            let error = rdma::RdmaError::AddressInUse { address, mac };
+            log::error!("addresses of the port: {error}");
+        }
+    }
 }
 
 /// Lets the addresses of an InfiniBand port, which needs the manager for it, become its own.

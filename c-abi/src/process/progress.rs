@@ -11,7 +11,7 @@ use bareverbs_node::verbs::{AsyncEvent, VectorSet};
 use bareverbs_node::write_report;
 
 use crate::process::failure::{Result, as_nothing};
-use crate::process::hca::Hca;
+use crate::process::hca::{self, Hca};
 use crate::process::{device, owner, tasks};
 use crate::rdmacm;
 use crate::verbs::async_event;
@@ -77,6 +77,7 @@ fn run(hca: &'static Hca) {
                 {
                     log::error!("connection manager: {error}");
                 }
+                hca::report_lost_addresses(&mut manager);
                 while let Some(event) = hca.device.next_async_event() {
                     manager.handle_async_event(&event);
                     if let AsyncEvent::CommunicationEstablished { qpn } = &event {

@@ -39,9 +39,32 @@ enum State {
     Free,
     /// Being probed for: not to be used or answered for yet.
     Tentative,
+    /// Being probed for, and used all the same.
+    #[cfg(feature = "optimistic-addresses")]
+    Optimistic,
     Ready,
     /// Another host's; kept until that was reported.
     Lost,
+}
+
+impl State {
+    /// Returns `true` if the address is being probed for, and used all the same.
+    const fn is_optimistic(self) -> bool {
+        #[cfg(feature = "optimistic-addresses")]
+        return matches!(self, Self::Optimistic);
+        #[cfg(not(feature = "optimistic-addresses"))]
+        false
+    }
+
+    /// Returns `true` if the address is ours.
+    const fn is_ours(self) -> bool {
+        matches!(self, Self::Ready) || self.is_optimistic()
+    }
+
+    /// Returns `true` if the address is being probed for.
+    const fn is_probed(self) -> bool {
+        matches!(self, Self::Tentative) || self.is_optimistic()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,11 +89,11 @@ impl AddressSlot {
     };
 
     pub(super) const fn is_used(&self) -> bool {
-        matches!(self.state, State::Tentative | State::Ready)
+        self.state.is_probed() || self.state.is_ours()
     }
 
     pub(super) const fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready)
+        self.state.is_ours()
     }
 }
 
@@ -118,6 +141,11 @@ impl Host<'_> {
         if probes == 0 {
             self.make_ready(now, index);
         } else {
+            #[cfg(feature = "optimistic-addresses")]
+            if self.config.optimistic {
+                let slot = &mut self.addresses[index];
+                (slot.state, slot.report) = (State::Optimistic, Some(Report::Ready));
+            }
             self.address_due(index, now.saturating_add(wait));
         }
         Ok(())
@@ -177,11 +205,7 @@ impl Host<'_> {
 
     /// The slot of an address, whether it is ours yet or not.
     pub(super) fn address(&self, address: IpAddr, vlan: Option<u16>) -> Option<usize> {
-        let is = |slot: &AddressSlot| {
-            matches!(slot.state, State::Tentative | State::Ready)
-                && slot.ip == address
-                && slot.vlan == vlan
-        };
+        let is = |slot: &AddressSlot| slot.is_used() && slot.ip == address && slot.vlan == vlan;
         self.addresses.iter().position(is)
     }
 
@@ -224,8 +248,11 @@ impl Host<'_> {
     fn make_ready(&mut self, now: Duration, index: usize) {
         let announcements = self.config.announcements;
         let slot = &mut self.addresses[index];
+        // An optimistic address was reported when it was added.
+        if !slot.state.is_optimistic() {
+            slot.report = Some(Report::Ready);
+        }
         slot.state = State::Ready;
-        slot.report = Some(Report::Ready);
         slot.left = announcements;
         slot.due = None;
         if announcements > 0 {
@@ -239,7 +266,7 @@ impl Host<'_> {
             return;
         };
         let slot = &mut self.addresses[index];
-        if slot.state == State::Tentative {
+        if slot.state.is_probed() {
             slot.state = State::Lost;
             slot.report = Some(Report::Duplicate(mac));
             slot.due = None;
@@ -263,7 +290,7 @@ impl Host<'_> {
             let is_due = |slot: &AddressSlot| slot.due.is_some_and(|due| due <= now);
             let index = self.addresses.iter().position(is_due)?;
             let slot = &mut self.addresses[index];
-            let (ip, vlan, probe) = (slot.ip, slot.vlan, slot.state == State::Tentative);
+            let (ip, vlan, probe) = (slot.ip, slot.vlan, slot.state.is_probed());
             slot.due = None;
             if slot.left == 0 {
                 if probe {
@@ -303,6 +330,8 @@ impl Host<'_> {
             Report::Conflict(mac) => Event::AddressConflict { address, vlan, mac },
             Report::Duplicate(mac) => {
                 *slot = AddressSlot::EMPTY;
+                #[cfg(feature = "optimistic-addresses")]
+                self.drop_unreachable_routes();
                 Event::AddressDuplicate { address, vlan, mac }
             }
         };

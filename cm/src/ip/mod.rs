@@ -81,6 +81,9 @@ pub struct Config {
     pub ipv6_probes: u8,
     /// Probes before an IPv4 address is ours; 0, as Linux has it, takes it at once. RFC 5227 requires 3.
     pub ipv4_probes: u8,
+    /// Addresses are ours while they are probed for, until another host is known to have them (RFC 4429).
+    #[cfg(feature = "optimistic-addresses")]
+    pub optimistic: bool,
     /// Announcements of an address that has become ours.
     pub announcements: u8,
     /// Questions to a neighbour without an answer before it is given up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
@@ -103,6 +106,8 @@ impl Config {
             seed,
             ipv6_probes: 1,
             ipv4_probes: 0,
+            #[cfg(feature = "optimistic-addresses")]
+            optimistic: false,
             announcements: 2,
             solicitations: 3,
             retransmit: Duration::from_secs(1),
@@ -235,7 +240,8 @@ pub enum Event {
         /// The VLAN that it is in.
         vlan: Option<u16>,
     },
-    /// An address is another host's, and was dropped.
+    /// An address is another host's, and was dropped. If it was [ours](Self::AddressReady) already, its probing had not ended
+    /// yet.
     AddressDuplicate {
         /// The address.
         address: IpAddr,

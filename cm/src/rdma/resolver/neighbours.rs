@@ -125,8 +125,9 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
         self.poll(now)
     }
 
-    /// Waits until each address that was added is the port's, or known to be another host's. The time until `deadline` is
-    /// for one step of probing, and begins anew with each: a caller that is late sends its probes late.
+    /// Waits until each address that was added is the port's, or known to be another host's. An optimistic one is the port's at
+    /// once. The time until `deadline` is for one step of probing, and begins anew with each: a caller that is late sends its
+    /// probes late.
     ///
     /// # Errors
     /// [`RdmaError::AddressInUse`] if another machine has one; [`RdmaError::Full`] if the GID table has no room for one; if
@@ -278,6 +279,10 @@ impl<'s, 'd, P: Platform> NeighbourDiscovery<'s, 'd, P> {
             }
         }
         self.keep(event);
+        #[cfg(feature = "optimistic-addresses")]
+        if let Event::AddressDuplicate { address, vlan, .. } = event {
+            self.drop_gid(address, vlan)?;
+        }
         Ok(())
     }
 

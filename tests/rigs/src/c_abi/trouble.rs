@@ -55,7 +55,7 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
         server: &["ib_write_bw", "-n", "5000", "-p", "{port}"],
         client: &["ib_write_bw", "-n", "5000", "-p", "{port}", "localhost"],
         ready: Ready::Tcp,
-        options: &["--cable-out-after", "4s", "--cable-out-for", "200ms"],
+        options: &["--cable-out-after", "2500ms", "--cable-out-for", "200ms"],
         says: &[(Side::Client, "65536      5000 ", 1)],
         ..Scenario::NONE
     },
@@ -181,7 +181,7 @@ fn lose(place: &Place<'_>, loss: &Loss) -> Result<(), String> {
     };
     let of_server = scenario(match loss.blow {
         Blow::Kill => &[],
-        Blow::CableOut => &["--cable-out-after", "5s"],
+        Blow::CableOut => &["--cable-out-after", "3500ms"],
     });
     // The program's own output comes late, as it does not go to a terminal: the capture shows when it writes.
     let of_client = scenario(match loss.blow {

@@ -47,11 +47,11 @@ fn device(world: &World, node: usize) -> Driver {
 }
 
 fn neighbours(device: Driver) -> Neighbours {
-    neighbours_of(device, 1)
+    neighbours_of(device, ip::Config::new(1))
 }
 
-/// Makes neighbour discovery whose random numbers begin with this seed.
-fn neighbours_of(device: Driver, seed: u64) -> Neighbours {
+/// Makes neighbour discovery with these settings.
+fn neighbours_of(device: Driver, config: ip::Config) -> Neighbours {
     let memory = keep(ip::Resources::<
         ip::Addresses<8>,
         ip::Neighbours<32>,
@@ -60,7 +60,6 @@ fn neighbours_of(device: Driver, seed: u64) -> Neighbours {
     >::new());
     let pd = keep(device.default_pd().unwrap());
     let init = EthernetInit::default();
-    let config = ip::Config::new(seed);
     NeighbourDiscovery::new(device, pd, init, config, memory.storage()).expect("a queue")
 }
 
@@ -463,6 +462,37 @@ fn an_address_that_is_anothers_is_not_taken() {
     assert_eq!(pair.devices[1].gid_table().count(), 0);
 }
 
+/// An optimistic address has its entry while it is probed for, and loses it to the host that has had the address.
+#[test]
+fn an_optimistic_address_that_is_anothers_loses_its_entry() {
+    use rdma::Neighbours as _;
+    let world = Builder::new()
+        .function(Card::new(1))
+        .function(Card::new(2))
+        .stepped();
+    let devices = [0, 1].map(|node| device(&world, node));
+    let mut config = ip::Config::new(2);
+    config.optimistic = true;
+    let mut hosts = [neighbours(devices[0]), neighbours_of(devices[1], config)];
+    let address = ip("2001:db8::1");
+    hosts[0].add_address(address, 64, None).unwrap();
+    hosts[0].wait_for_addresses(10 * SECOND).unwrap();
+    hosts[1].add_address(address, 64, None).unwrap();
+    let entry = |node: usize| devices[node].find_gid(&Gid::from(address), RoceVersion::V2, None);
+    assert!(hosts[1].host().is_settled() && entry(1).is_some());
+    for _ in 0..50 {
+        world.advance(SECOND / 10);
+        for host in &mut hosts {
+            host.poll(world.now()).unwrap();
+        }
+    }
+    assert_eq!([0, 1].map(|node| entry(node).is_some()), [true, false]);
+    let told: Vec<ip::Event> = std::iter::from_fn(|| hosts[1].next_event()).collect();
+    let (vlan, mac) = (None, devices[0].mac().unwrap());
+    let lost = ip::Event::AddressDuplicate { address, vlan, mac };
+    assert_eq!(told, [ip::Event::AddressReady { address, vlan }, lost]);
+}
+
 /// Enters addresses until there is no room.
 fn fill_gid_table(device: Driver) {
     while let Some(index) = device.free_gid_index() {
@@ -595,7 +625,7 @@ fn probing_is_waited_for_step_by_step() {
     let device = device(&world, 0);
     let mut late = 0;
     for last in 1..=8 {
-        let mut host = neighbours_of(device, last);
+        let mut host = neighbours_of(device, ip::Config::new(last));
         let address = ip(&format!("2001:db8::{last}"));
         host.add_address(address, 64, None).unwrap();
         let begun = device.platform_now();

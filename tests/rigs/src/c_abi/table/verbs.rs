@@ -90,7 +90,7 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "event_type IBV_EVENT_PORT_ACTIVE (9), port 1", 1),
         ],
     )
-    .with(&["--cable-out-after", "4s", "--cable-out-for", "500ms"])
+    .with(&["--cable-out-after", "2500ms", "--cable-out-for", "500ms"])
     .stays(),
     pingpong(
         "rc-pingpong",
