@@ -1,11 +1,15 @@
 # The runner, on Linux's driver, with the addresses that the other side's device has. $libraries is the name of an archive
-# among the rig's programs with other libraries than the guest's, and the C library that they need; or empty. $scripts are the files
-# of scripts, and $beside is the one of those that run beside them; $seconds is how long they may take.
-step 60 'load' 'modprobe mlx5_ib && modprobe rdma_ucm && netdev mlx5_core'
-step 60 'up' 'card=$(netdev mlx5_core) && ip link set $card mtu 9000 up && until_true "grep -q 1 /sys/class/net/$card/carrier" &&
-    ip address add 10.0.0.1/24 dev $card && ip address add fd00::1/64 dev $card nodad && until_true "grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state"'
+# among the rig's programs with other libraries than the guest's, and the C library that they need; or empty. $provider is the
+# driver of RDMA on the card's network device; $scripts are the files of scripts, and $beside is the one of those that run beside
+# them, or empty; $seconds is how long they may take.
+link=true
+[ $provider = mlx5_ib ] || link='modprobe ib_uverbs && rdma link add rdma0 type rxe netdev $card'
+step 60 'load' "modprobe mlx5_core && modprobe $provider && modprobe rdma_ucm && netdev mlx5_core"
+step 60 'up' "card=\$(netdev mlx5_core) && ip link set \$card mtu 9000 up && until_true \"grep -q 1 /sys/class/net/\$card/carrier\" &&
+    ip address add 10.0.0.1/24 dev \$card && ip address add fd00::1/64 dev \$card nodad && $link &&
+    until_true 'grep -q ACTIVE /sys/class/infiniband/*/ports/1/state'"
 for gid in 0000:0000:0000:0000:0000:ffff:0a00:0001 fd00:0000:0000:0000:0000:0000:0000:0001; do
-    step 60 "GID $gid" "until_true 'grep -q $gid /sys/class/infiniband/mlx5_0/ports/1/gids/*'"
+    step 60 "GID $gid" "until_true 'grep -q $gid /sys/class/infiniband/*/ports/1/gids/*'"
 done
 within=
 if [ "$libraries" ]; then
@@ -22,8 +26,8 @@ step "$seconds" 'scripts' "
         cat \$* | awk -v \"to=/run/part-\$1-\" '/^@/ && n++ % 100 == 0 { part = to sprintf(\"%05d\", n / 100) } { print > part }'
         for part in /run/part-\$1-*; do [ ! -e \$part ] || $within /ours/runner < \$part || touch /run/died; done
     }
-    series $beside > /run/beside &
+    [ -z '$beside' ] || series $beside > /run/beside &
     series $scripts
     wait
-    cat /run/beside
+    [ -z '$beside' ] || cat /run/beside
     [ ! -e /run/died ]"

@@ -22,8 +22,10 @@
 #include <unistd.h>
 
 #define LIMIT_SECONDS 30
-/* Milliseconds to wait for an event or a completion that has to come, and for one that must not. */
-#define COMES 10000
+/* Milliseconds to wait for an event or a completion that has to come, unless PATIENCE in the environment says otherwise, and for
+ * one that must not. */
+static int patience = 10000;
+#define COMES patience
 #define STAYS_AWAY 40
 #define BUFFER (64 << 10)
 #define MOST 4096

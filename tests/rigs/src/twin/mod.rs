@@ -5,7 +5,7 @@
 //! our libraries have a model of their own. A row of the table that explains nothing is a failure as well.
 //!
 //! `cargo rig twin whole` compares further machines: our libraries on vfio-pci, and on Linux's side the newest kernel, and
-//! rdma-core older and newer.
+//! rdma-core older and newer. It also compares `rdma_rxe` with Linux's driver of the card, by `docs/providers.md`.
 //!
 //! Scripts are written, or drawn by a seed: each run has some of a seed that is always the same, and some of a new one, which
 //! it prints. `cargo rig twin drawn CALLS [SEED]` runs drawn scripts alone, as many as have that many calls, and shortens
@@ -32,6 +32,7 @@ mod compare;
 mod coverage;
 mod drawn;
 mod oracles;
+mod providers;
 mod rust;
 mod script;
 mod search;
@@ -150,7 +151,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         }
         _ => {
             return Err(
-                "cargo rig twin [whole [NAME...] | older-libraries | vfio | rust | coverage | only NAME... | drawn CALLS [SEED]]"
+                "cargo rig twin [whole [NAME...] | older-libraries | vfio | rxe | rust | coverage | only NAME... | drawn CALLS [SEED]]"
                     .into(),
             );
         }
@@ -158,12 +159,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if arguments.is_empty() {
         scripts.retain(|script| !script.is_largest());
     }
+    if !scripts.iter().any(providers::is_for) {
+        options.retain(|option| option != oracles::RXE);
+    }
     let all_rows = arguments.is_empty() || arguments == ["whole"];
     let logs = root.join(LOGS);
     let (mut outcome, sides) = match alone {
         true => one_machine(&root, &scripts, &options)?,
         false => both(&root, NAME, &scripts, &options)?,
     };
+    if options.iter().any(|it| it == oracles::RXE) {
+        let linux = compare::results(&sides.linux);
+        outcome.add(providers::judge(
+            &root,
+            &scripts,
+            &linux,
+            all_rows || alone,
+        )?);
+    }
     if all_rows {
         let full = logs.join(FULL);
         fs::create_dir_all(&full).map_err(|error| format!("{}: {error}", full.display()))?;
@@ -286,6 +299,7 @@ fn prepare(root: &Path, scripts: &[Script], all: bool) -> Result<(Rig, PathBuf, 
         file("together", &|it| !it.is_newer() && !it.is_alone())?,
         file("alone", &|it| !it.is_newer() && it.is_alone())?,
         file("newer", &|it| it.is_newer())?,
+        file(oracles::RXE, &|it| providers::is_for(it))?,
     ];
 
     let in_c = directory.join("in-c");

@@ -13,6 +13,9 @@ use std::process::Command;
 /// The step whose output is the runner's, and the scenario in which Linux's side is that of the table.
 pub(super) const NAME: &str = "scripts";
 
+/// The scenario with Linux's RoCE in software, and the file of its scripts.
+pub(super) const RXE: &str = "rxe";
+
 /// A scenario with time for many scripts.
 pub(super) const LONG: &str = "drawn";
 
@@ -23,7 +26,7 @@ pub(super) const NEWEST: &str = "newest-libraries";
 macro_rules! with {
     ($variables:literal) => {
         concat!(
-            "scripts=together beside=alone\n",
+            "provider=mlx5_ib scripts=together beside=alone\n",
             $variables,
             "\n",
             include_str!("guest.sh")
@@ -121,6 +124,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ..ON_LINUX
     },
     Scenario {
+        name: RXE,
+        about: "requests on Linux's RoCE over an ordinary network device",
+        kernel: Some(Kernel::Stable),
+        rounds: &[Boot {
+            script: with!(
+                "libraries= provider=rdma_rxe scripts=rxe beside= seconds=900\nexport PATIENCE=1000"
+            ),
+            driver_may_warn: &[
+                (NAME, "rxe", "what has to be refused"),
+                (NAME, "rdma0", "what has to be refused"),
+                (NAME, "callbacks suppressed", "more of the same"),
+            ],
+            ..LINUX
+        }],
+        ..ON_LINUX
+    },
+    Scenario {
         name: "vfio",
         about: "the same on our libraries and vfio-pci",
         kernel: Some(Kernel::Stable),
@@ -139,17 +159,18 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The options of the machines' rig for all oracles.
-pub(super) const WHOLE: [&str; 6] = [
+pub(super) const WHOLE: [&str; 7] = [
     "--stable",
     "--backports",
     NAME,
     "older-libraries",
     NEWEST,
     "vfio",
+    RXE,
 ];
 
 /// The scenarios that can run by themselves.
-pub(super) const ALONE: [&str; 2] = ["older-libraries", "vfio"];
+pub(super) const ALONE: [&str; 3] = ["older-libraries", "vfio", RXE];
 
 /// A comparison beside that with Linux 6.12 and rdma-core 56.
 pub(super) struct Oracle {

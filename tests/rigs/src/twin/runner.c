@@ -102,6 +102,8 @@ int main(void) {
     static char line[1024], name[1024];
     static const char *called;
     calls_here = pthread_self();
+    if (getenv("PATIENCE"))
+        patience = atoi(getenv("PATIENCE"));
     signal(SIGSEGV, died);
     signal(SIGABRT, died);
     signal(SIGALRM, died);
