@@ -52,11 +52,11 @@ pub(super) const IMPAIRED_PAIRS: &[Scenario] = &[
     },
     Scenario {
         name: "cable-out-and-in",
-        server: &["ib_write_bw", "-n", "5000", "-p", "{port}"],
-        client: &["ib_write_bw", "-n", "5000", "-p", "{port}", "localhost"],
+        server: &["ib_write_bw", "-n", "20000", "-p", "{port}"],
+        client: &["ib_write_bw", "-n", "20000", "-p", "{port}", "localhost"],
         ready: Ready::Tcp,
         options: &["--cable-out-after", "2500ms", "--cable-out-for", "200ms"],
-        says: &[(Side::Client, "65536      5000 ", 1)],
+        says: &[(Side::Client, "65536      20000 ", 1)],
         ..Scenario::NONE
     },
 ];
