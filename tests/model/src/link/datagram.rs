@@ -549,7 +549,7 @@ mod tests {
             },
         )
         .unwrap();
-        // Who is not there loses the frame.
+        // A peer that is not there loses the frame.
         wire.transmit(&[0; 60]);
         let peer = UnixDatagram::bind(&remote).unwrap();
         peer.set_nonblocking(true).unwrap();

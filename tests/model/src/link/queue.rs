@@ -9,7 +9,7 @@ struct Frames {
     queued: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     closed: bool,
-    /// Who [waits for frames](FrameQueue::pop) may still be busy with the one that it took last.
+    /// The thread that [waits for frames](FrameQueue::pop) may still be busy with the one that it took last.
     taken: bool,
 }
 
@@ -117,8 +117,8 @@ impl FrameQueue {
         self.pop_more(frame).is_some()
     }
 
-    /// As [`try_pop`](Self::try_pop), but waits for a frame. Until the next call, none [passes](Self::pass_or_push). Whether congestion ended; `None` when the queue is closed and
-    /// empty.
+    /// As [`try_pop`](Self::try_pop), but waits for a frame, and until the next call none [passes](Self::pass_or_push). Whether
+    /// congestion ended; `None` when the queue is closed and empty.
     pub(super) fn pop(&self, frame: &mut Vec<u8>) -> Option<bool> {
         let mut frames = self.lock();
         loop {
