@@ -13,10 +13,9 @@
 //! ([`Wire::is_congested`]). Worlds take frames in whatever they wait for themselves, so that this cannot go round in a circle.
 //! Who takes nothing for a second is not waited for any more, until it does. UDP has no such thing, and loses what is too much.
 
-use super::port::MSG_DONTWAIT;
 use super::queue::FrameQueue;
 use super::stale::{self, Claim};
-use super::stream::{self, Connection, Wish};
+use super::stream::{self, Connection, MSG_DONTWAIT, Wish};
 use socket2::{SockAddr, SockRef};
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

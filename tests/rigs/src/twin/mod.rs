@@ -169,11 +169,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
         false => both(&root, NAME, &scripts, &options)?,
     };
     if options.iter().any(|it| it == oracles::RXE) {
-        let linux = compare::results(&sides.linux);
+        let page = read(&root.join(providers::PAGE))?;
+        let rxe = printed(&logs.join("trixie").join(oracles::RXE))?;
         outcome.add(providers::judge(
-            &root,
+            &page,
             &scripts,
-            &linux,
+            &compare::results(&sides.linux),
+            &compare::results(&rxe),
             all_rows || alone,
         )?);
     }

@@ -3,15 +3,13 @@
 //! The card's provider decides what is right. A page has a row for each kind of difference, so that who reads results of
 //! `rdma_rxe` knows them; a difference without a row is a failure, and so is a row that explains none.
 
-use super::compare::{self, Difference, Results, Row};
+use super::compare::{Difference, Results, Row};
 use super::oracles::RXE;
 use super::script::Script;
-use super::{LOGS, printed, read};
 use crate::outcome::Outcome;
-use std::path::Path;
 
 /// The page with a row for each kind of difference.
-const PAGE: &str = "docs/providers.md";
+pub(super) const PAGE: &str = "docs/providers.md";
 
 /// Calls of scripts that `rdma_rxe` does not run: Linux 6.12 panics in `rxe_invalidate_mw` at some of them.
 const DEADLY: [&str; 3] = ["alloc_mw ", "LOCAL_INV", "WITH_INV"];
@@ -30,22 +28,20 @@ pub(super) fn is_for(script: &Script) -> bool {
 }
 
 /// Compares the results of `rdma_rxe` with those of `mlx5_ib`: the first difference of each script, from which others follow.
-/// `all`: each row has to explain something.
+/// `page`: the text of [`PAGE`]. `all`: each row of it has to explain something.
 pub(super) fn judge(
-    root: &Path,
+    page: &str,
     scripts: &[Script],
     linux: &Results<'_>,
+    rxe: &Results<'_>,
     all: bool,
 ) -> Result<Outcome, String> {
-    let page = read(&root.join(PAGE))?;
-    let rows = Row::all(&page)?;
-    let console = printed(&root.join(LOGS).join("trixie").join(RXE))?;
-    let rxe = compare::results(&console);
+    let rows = Row::all(page)?;
     let scripts = scripts.iter().filter(|script| is_for(script));
     let (mut outcome, mut differ) = (Outcome::default(), 0);
     let mut shown = vec![false; rows.len()];
     for script in scripts {
-        let Some(found) = difference(script, linux, &rxe) else {
+        let Some(found) = difference(script, linux, rxe) else {
             outcome.passed += 1;
             continue;
         };
@@ -134,6 +130,7 @@ fn brief(line: &str, result: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::compare;
     use super::*;
 
     #[test]
