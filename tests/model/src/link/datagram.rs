@@ -2,8 +2,7 @@
 //! it, or a connection to a [virtual switch](super::vswitch).
 //!
 //! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world that the models are in:
-//! the world never waits for a socket. Short frames that a datagram socket takes at once, the world sends itself; the thread
-//! that writes waits with the rest. A peer that is not there loses frames and nothing else.
+//! the world never waits for a socket. A peer that is not there loses frames and nothing else.
 //!
 //! # Pause
 //!
@@ -15,8 +14,7 @@
 
 use super::queue::FrameQueue;
 use super::stale::{self, Claim};
-use super::stream::{self, Connection, MSG_DONTWAIT, Wish};
-use socket2::{SockAddr, SockRef};
+use super::stream::{self, Connection, Wish};
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -34,9 +32,6 @@ const QUEUED: usize = 4096;
 /// Frames on their way out before the models pause, and at most: what they had begun may still come.
 const PAUSE_AT: usize = 1024;
 const QUEUED_OUT: usize = 32 * 1024;
-/// The longest frame that the world's thread sends itself. The system call takes as long as the frame is; with long ones, the
-/// world makes the next frame while another thread sends this one.
-const AT_ONCE: usize = 1024;
 /// A count is logged when it begins, and then once per so many.
 const LOG_EVERY: u64 = 1000;
 /// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
@@ -111,7 +106,7 @@ impl fmt::Display for Address {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(UnixDatagram, SockAddr),
+    Unix(UnixDatagram, PathBuf),
     Udp(UdpSocket, SocketAddr),
     Switch(UnixStream),
 }
@@ -179,9 +174,7 @@ impl Wire {
                 let socket = UnixDatagram::bind(local).map_err(ours)?;
                 socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
                 let claim = Claim::new(local).map_err(ours)?;
-                let there = SockAddr::unix(remote)
-                    .map_err(|error| at("remote", &remote.display(), &error))?;
-                (Socket::Unix(socket, there), Some(claim))
+                (Socket::Unix(socket, remote.clone()), Some(claim))
             }
             Address::Udp { local, remote } => {
                 let ours = |error| at("local", local, &error);
@@ -242,36 +235,8 @@ impl Wire {
 
     /// Puts a frame on the wire.
     pub fn transmit(&self, frame: &[u8]) {
-        let queued = self
-            .outgoing
-            .pass_or_push(frame, |frame| self.send_at_once(frame));
-        if queued.is_err() {
+        if self.outgoing.push(frame).is_err() {
             self.tx_dropped.count(self, &"the peer is too slow");
-        }
-    }
-
-    /// Sends a frame without waiting; `false` if that cannot be. A switch's frames go in batches, which a thread gathers.
-    fn send_at_once(&self, frame: &[u8]) -> bool {
-        if frame.len() > AT_ONCE {
-            return false;
-        }
-        let sent = match &self.socket {
-            Socket::Unix(socket, remote) => {
-                SockRef::from(socket).send_to_with_flags(frame, remote, MSG_DONTWAIT)
-            }
-            Socket::Udp(socket, remote) => {
-                SockRef::from(socket).send_to_with_flags(frame, &(*remote).into(), MSG_DONTWAIT)
-            }
-            Socket::Switch(_) => return false,
-        };
-        match sent {
-            Err(error) if stream::is_timeout(&error) => false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => false,
-            Err(error) => {
-                self.unsent.count(self, &error);
-                true
-            }
-            Ok(_) => true,
         }
     }
 
@@ -390,7 +355,7 @@ impl Wire {
                 resume();
             }
             let sent = match &self.socket {
-                Socket::Unix(socket, remote) => SockRef::from(socket).send_to(&frame, remote),
+                Socket::Unix(socket, remote) => socket.send_to(&frame, remote),
                 Socket::Udp(socket, remote) => socket.send_to(&frame, remote),
                 Socket::Switch(stream) => {
                     batch.clear();
@@ -531,52 +496,6 @@ mod tests {
         assert_eq!(ours.len(), 1);
         ours[0].claim().unwrap().release();
         assert!(!local.exists());
-    }
-
-    #[test]
-    fn a_frame_leaves_without_the_thread_that_writes() {
-        let path = |end: &str| {
-            let name = format!("connectx-wire-{}-{end}", std::process::id());
-            std::env::temp_dir().join(name)
-        };
-        let (local, remote) = (path("at-once"), path("at-once-peer"));
-        let wire = Wire::open(
-            0,
-            &Address::Unix {
-                local,
-                remote: remote.clone(),
-            },
-        )
-        .unwrap();
-        // A peer that is not there loses the frame.
-        wire.transmit(&[0; 60]);
-        let peer = UnixDatagram::bind(&remote).unwrap();
-        peer.set_nonblocking(true).unwrap();
-        for number in 1..100 {
-            wire.transmit(&[number; 60]);
-        }
-        wire.close();
-        let mut received = Vec::new();
-        let mut buffer = [0; LONGEST];
-        let mut take = || {
-            while let Ok(len) = peer.recv(&mut buffer) {
-                assert_eq!(len, 60);
-                received.push(buffer[0]);
-            }
-            received.len()
-        };
-        assert!(take() > 0);
-        // The rest follows in order.
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| wire.write(|| ()));
-            while !writer.is_finished() {
-                take();
-            }
-        });
-        assert_eq!(take(), 99);
-        assert!(received.iter().copied().eq(1..100));
-        wire.claim().unwrap().release();
-        std::fs::remove_file(remote).unwrap();
     }
 
     #[test]

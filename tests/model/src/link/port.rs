@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::datagram::PATIENCE;
-use super::stream::{BATCH, MSG_DONTWAIT};
+use super::stream::BATCH;
 
 /// Losses of a port are logged when they begin, and then once per so many.
 const LOG_EVERY: u64 = 1000;
-/// The flag of `send`, the same for all of Linux's architectures, by which no signal comes of it.
+/// Flags of `send`, the same for all of Linux's architectures: that it does not wait, and that no signal comes of it.
+const MSG_DONTWAIT: i32 = 0x40;
 const MSG_NOSIGNAL: i32 = 0x4000;
 
 /// A process may be late within these limits.

@@ -14,8 +14,6 @@ use super::datagram::LONGEST;
 
 /// So many bytes are written at a time.
 pub(super) const BATCH: usize = 64 * 1024;
-/// The flag of `send`, the same for all of Linux's architectures, by which it does not wait.
-pub(super) const MSG_DONTWAIT: i32 = 0x40;
 /// The size of a [`Reader`]'s buffer.
 const BUFFER: usize = 256 * 1024;
 /// The time that the answer to a wish may take, and a write to a switch that takes nothing: it waits for its ports itself.
