@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Package: opensm 3.3.23 (Debian 13), on ibsim 0.12, with infiniband-diags 56.1.
-# Guess:   saquery lists the tables of P_Keys (PKTR) as it lists those of forwarding, lanes and GUIDs: whoever may ask for one may ask for all.
+# Guess:   saquery lists the tables of P_Keys (PKTR) as it lists those of forwarding, lanes and GUIDs: a client that may read one may read all.
 # Seen:    Of the tables only those of P_Keys are refused, by the SA's status "invalid request" and as from a "non-trusted requester"; with OpenSM's default key (1)
 #          both ports' are listed, and smpquery reads the same table from the port without any key.
 # Matters: "Invalid request" of the SA need not be the query's form. Read P_Key tables with smpquery.
