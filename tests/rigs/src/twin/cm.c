@@ -169,6 +169,33 @@ static void cm_event(bool keep) {
         tell_int(result);
 }
 
+static int by_text(const void *one, const void *other) {
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+/* Takes the events that are there after `wait` milliseconds, and tells them in the order of their names. That a connection has left
+ * TIMEWAIT is left out: how long it takes is up to each end. */
+static void events_left(struct rdma_event_channel *channel) {
+    const char *kinds[64];
+    int count = 0;
+    struct rdma_cm_event *event;
+    usleep(k("wait", 0) * 1000);
+    while (count < 64 && readable(channel->fd, 0) && !rdma_get_cm_event(channel, &event)) {
+        bool asks = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+        struct rdma_cm_id *id = event->id;
+        if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
+            kinds[count++] = rdma_event_str(event->event) + strlen("RDMA_CM_EVENT_");
+        rdma_ack_cm_event(event);
+        if (asks)
+            rdma_destroy_id(id);
+    }
+    qsort(kinds, count, sizeof *kinds, by_text);
+    for (int i = 0; i < count; i++)
+        tell("%s%s", i ? " " : "", kinds[i]);
+    if (!count)
+        tell("none");
+}
+
 /* Private data of `data`, or as many bytes as `bytes` says. */
 static const void *private_data(uint8_t *length) {
     static uint8_t data[256];
@@ -528,6 +555,8 @@ static bool cm_call(const char *name) {
     NEW("rdma_create_id", void *x = AP(0), create_id(x), rdma_destroy_id)
     END("rdma_destroy_id", rdma_destroy_id)
     DO("id", P0; if (!left_out) tell_id(x))
+    DO("comes", void *x = AP(0); if (!left_out) tell(readable(((struct rdma_event_channel *)x)->fd, COMES) ? "some" : "none"))
+    DO("left", P0; if (!left_out) events_left(x))
     DO("event", cm_event(false))
     DO("keep_event", cm_event(true))
     END("rdma_ack_cm_event", rdma_ack_cm_event)

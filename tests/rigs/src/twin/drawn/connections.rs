@@ -55,6 +55,14 @@ pub(super) fn draw(draw: Draw, wanted: usize) -> Draw {
     while ids.draw.lines.len() < wanted && ids.count < 40 {
         ids.call();
     }
+    // What nobody has taken is there after a while.
+    let mut channels: Vec<String> = ids.all.iter().map(|id| id.channel.clone()).collect();
+    channels.sort_unstable();
+    channels.dedup();
+    for (place, channel) in channels.iter().enumerate() {
+        let wait = if place == 0 { " wait=60" } else { "" };
+        ids.say(format!("left {channel}{wait}"));
+    }
     // Before their channels go, which the runner destroys in an order of its own.
     for id in (0..ids.all.len()).rev() {
         ids.destroy_id(id);

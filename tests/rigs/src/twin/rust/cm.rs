@@ -5,7 +5,7 @@ use super::objects::{Destroyed, Ident, Missing, Object, done, named};
 use super::verbs::{cap, tell_path};
 use super::world::{COMES, Runner};
 use bareverbs_cm::rdma::{
-    CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, QpInit, RdmaError,
+    ChannelId, CmEvent, CmId, ConnParam, EventType, IdOption, PortSpace, QpInit, RdmaError,
 };
 use bareverbs_core::qp::MwBind;
 use std::fmt::Write;
@@ -90,6 +90,8 @@ impl<'d> Runner<'_, 'd> {
             "rdma_create_id" => self.create_id(line),
             "rdma_destroy_event_channel" | "rdma_destroy_id" => self.destroy_named(line),
             "id" => self.tell_id(line),
+            "comes" => self.comes(line),
+            "left" => self.events_left(line),
             "event" => self.cm_event(line),
             "rdma_bind_addr"
             | "rdma_resolve_addr"
@@ -315,11 +317,47 @@ impl<'d> Runner<'_, 'd> {
             .map_or("another", |(name, _)| name)
     }
 
+    /// The event channel that a line names.
+    fn event_channel(&mut self, line: &Line<'_>) -> Result<ChannelId, Missing> {
+        match self.objects.find(line.at(0)?)? {
+            Object::EventChannel(channel) => Ok(*channel),
+            _ => Err("an object of another kind".into()),
+        }
+    }
+
+    /// Waits for an event, and leaves it there.
+    fn comes(&mut self, line: &Line<'_>) -> Told {
+        let channel = self.event_channel(line)?;
+        let found = self.wait(COMES, |it| {
+            let has = it.cm.has_cm_event(channel).unwrap_or_default();
+            has.then_some("some")
+        });
+        Ok(found.unwrap_or("none").into())
+    }
+
+    /// Takes the events that are there after a while, and tells them as cm.c does.
+    fn events_left(&mut self, line: &Line<'_>) -> Told {
+        let channel = self.event_channel(line)?;
+        self.wait(line.number("wait", 0)?, |_| None::<()>);
+        let mut kinds = Vec::new();
+        while let Ok(Some(event)) = self.cm.try_get_cm_event(channel) {
+            if event.event == EventType::ConnectRequest {
+                // It may be gone.
+                let _ = self.cm.destroy_id(event.id);
+            }
+            if event.event != EventType::TimewaitExit {
+                kinds.push(event.event.as_str().trim_start_matches("RDMA_CM_EVENT_"));
+            }
+        }
+        kinds.sort_unstable();
+        Ok(match kinds.is_empty() {
+            true => "none".into(),
+            false => kinds.join(" "),
+        })
+    }
+
     fn cm_event(&mut self, line: &Line<'_>) -> Told {
-        let channel = match self.objects.find(line.at(0)?)? {
-            Object::EventChannel(channel) => *channel,
-            _ => return Err("an object of another kind".into()),
-        };
+        let channel = self.event_channel(line)?;
         let patience = match line.key("of_call").is_some() && self.failed {
             true => 0,
             false => line.number("wait", COMES)?,
