@@ -182,6 +182,9 @@ pub struct Node<P: Platform = DevicePlatform> {
     served: Option<Served<P>>,
     /// Another process has had the address, which is no other host's therefore.
     had_address: bool,
+    /// The device is a model, whose address is used while it is probed for.
+    #[cfg(feature = "model")]
+    pub(crate) is_model: bool,
     #[cfg(feature = "last-messages")]
     last_messages: Option<Messages>,
 }
@@ -249,6 +252,10 @@ impl Node {
         let mut node = Self::new(platform, address, options);
         if device == DeviceName::Model {
             node.options.max_path_mtu.get_or_insert(Mtu::B4096);
+            #[cfg(feature = "model")]
+            {
+                node.is_model = true;
+            }
         }
         Ok(node)
     }
@@ -340,6 +347,8 @@ impl<P: Platform + Clone> Node<P> {
             options,
             served: None,
             had_address: false,
+            #[cfg(feature = "model")]
+            is_model: false,
             #[cfg(feature = "last-messages")]
             last_messages: None,
         }
@@ -369,6 +378,9 @@ impl<P: Platform + Clone> Node<P> {
 
     /// Brings the device up, waits for its link, claims the address, starts the connection manager, lets `work` work with
     /// it, and takes all of it down.
+    ///
+    /// A card's IPv6 address is probed for before `work` begins (RFC 4862), that of a model meanwhile (RFC 4429): should another
+    /// host have it, that is logged, and the port has the address no longer.
     ///
     /// # Errors
     ///
@@ -520,6 +532,19 @@ impl<P: Platform + Clone> Node<P> {
         Ok(port)
     }
 
+    /// Settings of the IP host.
+    fn host_config(&self, seed: u64) -> ip::Config {
+        let mut config = ip::Config::new(seed);
+        if self.had_address {
+            (config.ipv6_probes, config.announcements) = (0, 0);
+        }
+        #[cfg(feature = "model")]
+        {
+            config.optimistic = self.is_model;
+        }
+        config
+    }
+
     /// The resolver of an Ethernet port. The port has the address, once it is known to be no other host's.
     fn neighbours<'s, 'd>(
         &self,
@@ -531,10 +556,7 @@ impl<P: Platform + Clone> Node<P> {
         let NodeAddress::Ip(address) = self.address else {
             return Err(Error::GidOnEthernet);
         };
-        let mut config = ip::Config::new(seed);
-        if self.had_address {
-            (config.ipv6_probes, config.announcements) = (0, 0);
-        }
+        let config = self.host_config(seed);
         let mut neighbours =
             NeighbourDiscovery::new(device, pd, EthernetInit::default(), config, host.storage())
                 .map_err(SetupStep::Host.failed())?
@@ -578,7 +600,7 @@ impl<P: Platform + Clone> Node<P> {
             device,
             pd,
             self.options.pkey,
-            ip::Config::new(seed),
+            self.host_config(seed),
             host.storage(),
             peers,
             administration,

@@ -73,10 +73,16 @@ impl Pair {
             ref devices => return Err(Error::NotTwoDevices(devices.len())),
         };
         options.max_path_mtu.get_or_insert(Mtu::B4096);
-        Ok(Self {
+        #[cfg_attr(not(feature = "model"), expect(unused_mut))]
+        let mut pair = Self {
             server: Node::new(theirs, server, options),
             client: Node::new(ours, client, options),
-        })
+        };
+        #[cfg(feature = "model")]
+        for node in [&mut pair.server, &mut pair.client] {
+            node.is_model = matches!(devices, [DeviceName::Model]);
+        }
+        Ok(pair)
     }
 
     /// For as many connections on both nodes ([`Options::connections`]).

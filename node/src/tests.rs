@@ -1,9 +1,12 @@
 //! Nodes on the built-in model.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use bareverbs_cm::ip;
 use bareverbs_cm::rdma::{AddrInfo, PortSpace, QpInit, RdmaError, SendFlags};
-use bareverbs_core::{Gid, LinkLayer, RoceVersion, WcStatus};
+use bareverbs_core::{Gid, LinkLayer, Platform, RoceVersion, WcStatus};
+use bareverbs_in_process::Builder;
 
 use crate::{
     Address, AnyError, ConnectStep, DeviceName, Error, EthernetSetting, Host, Node, NodeAddress,
@@ -72,6 +75,32 @@ fn infiniband_ports_have_ip_addresses_and_gids() -> Result<()> {
         (options.infiniband, options.interrupts) = (true, number % 2 == 0);
         assert_eq!(one_message(options, addresses)?, LinkLayer::InfiniBand);
     }
+    Ok(())
+}
+
+/// The time that a node with an IPv6 address takes on its device's clock, which goes on when nothing else is to be done.
+fn time_to_begin(is_model: bool) -> Result<Duration> {
+    let cards = [1, 2].map(connectx_model::Config::new);
+    let builder = cards.into_iter().fold(Builder::new(), Builder::function);
+    let world = builder.stepped();
+    let platform = world.platform(0);
+    let address = NodeAddress::from("fd00::1".parse::<Host>()?);
+    let mut node = Node::new(platform.clone(), address, Options::for_connections(1));
+    node.is_model = is_model;
+    let begun = platform.now();
+    node.run(|cm| {
+        let gid = Gid::from("fd00::1".parse::<IpAddr>()?);
+        let entry = cm.device().find_gid(&gid, RoceVersion::V2, None);
+        assert!(entry.is_some());
+        Ok(cm.now() - begun)
+    })
+}
+
+#[test]
+fn a_models_address_is_used_while_it_is_probed_for() -> Result<()> {
+    let step = ip::Config::new(1).retransmit;
+    assert!(time_to_begin(false)? >= step);
+    assert!(time_to_begin(true)? < step);
     Ok(())
 }
 
