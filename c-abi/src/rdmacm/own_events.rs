@@ -24,7 +24,7 @@ pub(crate) struct OwnEvent {
 }
 
 /// The most places of an id's queue in the manager that such events take: the others are for events of connections.
-const PLACES: usize = 4;
+const PLACES: usize = 2;
 
 /// An id holds such events here, and the addresses that were found.
 #[derive(Default)]

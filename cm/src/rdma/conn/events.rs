@@ -446,6 +446,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         {
             self.ids[listener].conn.unread = self.ids[listener].conn.unread.saturating_sub(1);
         }
+        #[cfg(feature = "attached-qps")]
+        self.groups.tell_others(&mut self.ids, index);
         event
     }
 

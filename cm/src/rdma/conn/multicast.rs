@@ -120,6 +120,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 ..AhAttr::default()
             },
             send_only: join.send_only,
+            until: now,
             ..GroupSlot::EMPTY
         };
         self.ids[index].events.failure = None;
@@ -128,8 +129,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                 slot.attached = attached;
                 self.groups[place] = slot;
                 self.ids[index].conn.groups += 1;
-                self.ids
-                    .push_with(index, EventType::MulticastJoin, 0, place as u64);
+                self.groups.tell(&mut self.ids, index, place);
             }
             Err(error) => {
                 if !join.send_only {
@@ -210,6 +210,8 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let now = self.now();
         self.groups
             .leave(&mut self.router, &mut self.ids[index], now, place)?;
+        #[cfg(feature = "attached-qps")]
+        self.groups.tell_others(&mut self.ids, index);
         if self.router.is_infiniband() {
             self.flush(now)?;
         }

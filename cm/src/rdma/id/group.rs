@@ -33,6 +33,9 @@ pub struct GroupSlot {
     /// It has not answered yet; it has until then.
     pub(crate) joining: bool,
     pub(crate) until: Duration,
+    /// The id is in the group, and `MulticastJoin` waits for a place among its events.
+    #[cfg(feature = "attached-qps")]
+    pub(crate) untold: bool,
 }
 
 impl GroupSlot {
@@ -49,6 +52,8 @@ impl GroupSlot {
         membership: None,
         joining: false,
         until: Duration::ZERO,
+        #[cfg(feature = "attached-qps")]
+        untold: false,
     };
 
     /// Takes a QP out of the group.

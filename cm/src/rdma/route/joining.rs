@@ -11,6 +11,8 @@ use crate::engine::Address;
 use crate::mad::sa::McMemberRecord;
 use crate::rdma::id::group::GroupSlot;
 use crate::rdma::id::slot::IdSlot;
+#[cfg(feature = "attached-qps")]
+use crate::rdma::id::slot::PENDING;
 use crate::rdma::id::table::IdTable;
 use crate::rdma::resolver::{Neighbours, Resolver, Subnet};
 use crate::rdma::route::router::Router;
@@ -19,6 +21,11 @@ use crate::rdma::types::{CmId, EventType, UdEvent};
 
 /// The QP number that means all of a group's.
 const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// The events of an id with which no more joins are reported: the other places are for the application's own and for what ends
+/// the id's work.
+#[cfg(feature = "attached-qps")]
+const JOINS: usize = PENDING / 2;
 
 /// A slot for each group of each id.
 #[derive(Debug)]
@@ -158,8 +165,38 @@ impl<'s> Groups<'s> {
         };
         let attached = ids[index].objects.attach(&slot)?;
         self[place] = GroupSlot { attached, ..slot };
-        ids.push_with(index, EventType::MulticastJoin, 0, place as u64);
+        self.tell(ids, index, place);
         Ok(())
+    }
+
+    /// Reports that an id has joined a group. C's programs may join any number before they take the events, as on Linux.
+    pub(crate) fn tell<P: Platform>(
+        &mut self,
+        ids: &mut IdTable<'_, '_, P>,
+        index: usize,
+        place: usize,
+    ) {
+        #[cfg(feature = "attached-qps")]
+        if ids[index].events.pending.len() >= JOINS {
+            self[place].untold = true;
+            return;
+        }
+        ids.push_with(index, EventType::MulticastJoin, 0, place as u64);
+    }
+
+    /// Reports those that had to wait, in the order of the joins, as far as there are places.
+    #[cfg(feature = "attached-qps")]
+    pub(crate) fn tell_others<P: Platform>(&mut self, ids: &mut IdTable<'_, '_, P>, index: usize) {
+        let id = ids.id_of(index);
+        while ids[index].conn.groups > 0 && ids[index].events.pending.len() < JOINS {
+            let all = self.iter_mut().enumerate();
+            let waiting = all.filter(|(_, slot)| slot.owner == Some(id) && slot.untold);
+            let Some((place, slot)) = waiting.min_by_key(|(_, slot)| slot.until) else {
+                return;
+            };
+            slot.untold = false;
+            ids.push_with(index, EventType::MulticastJoin, 0, place as u64);
+        }
     }
 
     /// Takes an id out of a group. On InfiniBand the resolver has something to send then.
