@@ -309,6 +309,11 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         if !full(self) {
             return Ok(());
         }
+        if cfg!(feature = "attached-qps") && self.ids.in_use() < capacity {
+            // The backlog is full, and C's programs find in it what has come first, as on Linux (`ucma_event_handler` of
+            // core/ucma.c).
+            return Err(Refusal::Full);
+        }
         // Several at once: some of the slots have to be free still when this request is repeated.
         let mut evicted = false;
         for _ in 0..(capacity / 16).max(1) {
