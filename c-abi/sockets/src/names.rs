@@ -239,10 +239,13 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, length: s
         // SAFETY: the caller promises what the C library's `bind` asks of its arguments.
         return unsafe { real::bind(fd, addr, length) };
     };
-    if table::has(fd) {
-        // It has an address.
-        set_errno(libc::EINVAL);
-        return -1;
+    if let Some(companion) = table::find(fd) {
+        if !companion.has_lost_address() {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        // As a socket of TCP that could not connect.
+        table::remove(fd);
     }
     match whose(to.ip()) {
         Whose::Own => {
@@ -320,7 +323,11 @@ pub unsafe extern "C-unwind" fn connect(
         if !is_ours {
             // Also what was bound to all addresses is the system's from now on.
             table::remove(fd);
-        } else if let Some(companion) = found.or_else(|| companion(fd, kind)) {
+        } else if let Some(companion) = found.or_else(|| {
+            let companion = companion(fd, kind)?;
+            companion.set_unbound();
+            Some(companion)
+        }) {
             let connected = holding(companion, |companion| {
                 set_nonblocking(companion.rsocket, is_nonblocking(fd));
                 // SAFETY: the caller promises what the C library's `connect` asks of its arguments.

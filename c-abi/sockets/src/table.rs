@@ -9,6 +9,8 @@ use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use libc::pollfd;
+
 use crate::cancel::{Off, holding};
 use crate::rdma;
 
@@ -24,6 +26,8 @@ pub(crate) struct Companion {
     pub(crate) kind: c_int,
     /// The socket is on the system's network as well.
     is_both: AtomicBool,
+    /// Nobody has bound the socket before it was connected.
+    unbound: AtomicBool,
     /// The file behind the descriptor. Another one is there when the descriptor was closed where nothing is interposed.
     file: Option<(u64, u64)>,
 }
@@ -35,12 +39,31 @@ impl Companion {
             domain,
             kind,
             is_both: AtomicBool::new(false),
+            unbound: AtomicBool::new(false),
             file: file(fd),
         }
     }
 
     pub(crate) fn is_both(&self) -> bool {
         self.is_both.load(Ordering::Relaxed)
+    }
+
+    /// The socket was connected as it was made.
+    pub(crate) fn set_unbound(&self) {
+        self.unbound.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the socket has its address from a connection that there is not, or no longer: it can be bound.
+    pub(crate) fn has_lost_address(&self) -> bool {
+        let mut entry = pollfd {
+            fd: self.rsocket,
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: an entry, which can be written.
+        self.unbound.load(Ordering::Relaxed)
+            && unsafe { rdma::rpoll(&raw mut entry, 1, 0) } > 0
+            && entry.revents & libc::POLLHUP != 0
     }
 
     pub(crate) fn set_both(&self, is_both: bool) {
