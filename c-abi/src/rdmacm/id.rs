@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::Mutex;
 
+use bareverbs_node::cm::mad::sa::PathRecord;
 use bareverbs_node::cm::rdma::{
     CmId, Ece, IdOption, IdState, IdType, PortSpace, Resolver as _, SockAddr, SockaddrIb,
 };
@@ -16,7 +17,7 @@ use bareverbs_node::verbs::Gid;
 
 use crate::abi::cma::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::*;
-use crate::abi::objects::{ibv_gid, ibv_pd, ibv_qp_init_attr};
+use crate::abi::objects::{ibv_pd, ibv_qp_init_attr};
 use crate::process::acks::Acks;
 use crate::process::device::devices;
 use crate::process::failure::{Errno, Result, lock};
@@ -334,49 +335,42 @@ impl IdObject {
     /// # Safety
     /// As [`show_addresses`](Self::show_addresses).
     pub(crate) unsafe fn show_route(id: *mut Self) -> Result<()> {
-        /// "Exactly", in front of MTU, rate and packet lifetime.
-        const EXACTLY: u8 = 2;
         // SAFETY: the caller promises the same as for `show_addresses`.
         unsafe {
             let (hca, cm) = {
                 let inner = lock(&(*id).inner);
                 (inner.hca, inner.cm)
             };
-            let (route, found) = {
-                let manager = hca.manager()?;
-                (manager.route(cm)?, manager.path(cm)?)
-            };
-            let path = &raw mut (*id).path;
-            if let Some(found) = found {
-                path.write(super::path::to_c(&found));
-                (*id).c.route.path_rec = path;
-                (*id).c.route.num_paths = 1;
-                return Ok(());
-            }
-            let zero = ibv_gid { raw: [0; 16] };
-            let gid = |address: Option<SocketAddr>| {
-                address.map_or(zero, |address| ibv_gid {
-                    raw: Gid::from(address.ip()).0,
-                })
-            };
-            (*path).dgid = gid(route.peer);
-            (*path).sgid = gid(route.local);
-            (*path).flow_label = route.flow_label.to_be();
-            (*path).traffic_class = route.traffic_class;
-            (*path).hop_limit = 64;
-            (*path).reversible = 1;
-            (*path).numb_path = 1;
-            (*path).pkey = DEFAULT_PKEY.to_be();
-            (*path).mtu_selector = EXACTLY;
-            (*path).mtu = route.path_mtu;
-            (*path).rate_selector = EXACTLY;
-            (*path).packet_life_time_selector = EXACTLY;
-            (*path).packet_life_time = route.packet_life_time;
-            (*id).c.route.path_rec = path;
+            let path = path_of(&*hca.manager()?, cm)?;
+            let shown = &raw mut (*id).path;
+            shown.write(super::path::to_c(&path));
+            (*id).c.route.path_rec = shown;
             (*id).c.route.num_paths = 1;
         }
         Ok(())
     }
+}
+
+/// The path of an id whose route is resolved.
+pub(crate) fn path_of(manager: &Cm, cm: CmId) -> Result<PathRecord> {
+    if let Some(path) = manager.path(cm)? {
+        return Ok(path);
+    }
+    let route = manager.route(cm)?;
+    let gid = |address: Option<SocketAddr>| address.map_or([0; 16], |it| Gid::from(it.ip()).0);
+    Ok(PathRecord {
+        dgid: gid(route.peer),
+        sgid: gid(route.local),
+        flow_label: route.flow_label,
+        traffic_class: route.traffic_class,
+        hop_limit: 64,
+        reversible: 1,
+        numb_path: 1,
+        pkey: DEFAULT_PKEY,
+        mtu: route.path_mtu,
+        packet_life_time: route.packet_life_time,
+        ..PathRecord::ZERO
+    })
 }
 
 /// The partition that every port is in.

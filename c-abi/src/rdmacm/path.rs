@@ -3,7 +3,8 @@
 
 use std::mem::offset_of;
 
-use bareverbs_node::cm::mad::sa::PathRecord;
+use bareverbs_node::cm::mad::MAD_LEN;
+use bareverbs_node::cm::mad::sa::{PathRecord, SA_DATA, SaHeader, SaMethod};
 
 use crate::abi::cma::{ibv_path_data, ibv_path_record, ibv_sa_path_rec};
 use crate::abi::numbers::*;
@@ -15,7 +16,7 @@ const EXACTLY: u8 = 2;
 /// A path for the messages of the connection manager and the connection itself, both ways: Linux takes no other one.
 const USABLE: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 
-const DATA: usize = size_of::<ibv_path_data>();
+pub(crate) const DATA: usize = size_of::<ibv_path_data>();
 const RECORD: usize = size_of::<ibv_path_record>();
 
 /// The most bytes of paths that are looked at.
@@ -83,6 +84,23 @@ fn unpack(record: &[u8; RECORD]) -> PathRecord {
     }
 }
 
+/// The path of an id as `struct ibv_path_data`, without flags, as librdmacm says it (`rs_convert_sa_path` of rsocket.c).
+pub(crate) fn packed(path: &PathRecord) -> Result<[u8; DATA]> {
+    let path = PathRecord {
+        mtu_selector: EXACTLY,
+        rate_selector: EXACTLY,
+        packet_life_time_selector: EXACTLY,
+        preference: 0,
+        ..*path
+    };
+    let mut mad = [0; MAD_LEN];
+    path.emit(&SaHeader::request(SaMethod::Get, 0, 0), &mut mad)
+        .map_err(|_| Errno::EINVAL)?;
+    let mut data = [0; DATA];
+    data[offset_of!(ibv_path_data, path)..].copy_from_slice(&mad[SA_DATA..][..RECORD]);
+    Ok(data)
+}
+
 /// The path of an id for a program to read.
 pub(super) fn to_c(path: &PathRecord) -> ibv_sa_path_rec {
     ibv_sa_path_rec {
@@ -111,7 +129,6 @@ pub(super) fn to_c(path: &PathRecord) -> ibv_sa_path_rec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bareverbs_node::cm::mad::sa::{SaHeader, SaMethod};
 
     /// The flags, four reserved bytes, and the record as the Rust crate writes it into a MAD.
     fn data(flags: u32, path: &PathRecord) -> Vec<u8> {
@@ -150,6 +167,19 @@ mod tests {
     #[test]
     fn records_are_read_as_subnet_administration_writes_them() {
         assert_eq!(usable(&data(USABLE, &path())), Ok(path()));
+    }
+
+    #[test]
+    fn paths_are_read_as_they_are_written() {
+        let exactly = PathRecord {
+            rate_selector: EXACTLY,
+            packet_life_time_selector: EXACTLY,
+            preference: 0,
+            ..path()
+        };
+        let mut data = packed(&path()).unwrap();
+        data[..4].copy_from_slice(&USABLE.to_ne_bytes());
+        assert_eq!(usable(&data), Ok(exactly));
     }
 
     #[test]

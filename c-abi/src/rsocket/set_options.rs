@@ -9,6 +9,7 @@ use std::time::Duration;
 use libc::socklen_t;
 
 use crate::process::failure::{Errno, Result, as_status, lock};
+use crate::rdmacm::id::path_of;
 use crate::rdmacm::path::{self, MOST_PATHS};
 use crate::rsocket::connection::End;
 use crate::rsocket::options::MOST_INLINE;
@@ -190,7 +191,12 @@ pub unsafe extern "C" fn rgetsockopt(
         }
         let bytes = {
             let mut state = lock(&socket.state);
-            get(&socket, &mut state, (level, optname))?
+            match (level, optname) {
+                (SOL_RDMA, RDMA_ROUTE) if (*room as usize) < path::DATA => {
+                    return Err(Errno::EINVAL);
+                }
+                option => get(&socket, &mut state, option)?,
+            }
         };
         let length = bytes.len().min(*room as usize);
         // SAFETY: the caller promises that `optlen` says how many bytes can be written at `optval`, and can be written.
@@ -242,10 +248,22 @@ fn get(socket: &Socket, state: &mut State, option: (c_int, c_int)) -> Result<Vec
         (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receives.into(),
         (SOL_RDMA, RDMA_INLINE) => options.sizes.inline.into(),
         (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.mappings.into(),
-        (SOL_RDMA, RDMA_ROUTE) => return Err(Errno::EOPNOTSUPP),
+        (SOL_RDMA, RDMA_ROUTE) => return route(state),
         _ => return Err(Errno::EOPNOTSUPP),
     };
     Ok(number.to_ne_bytes().to_vec())
+}
+
+/// The path of a connection as `struct ibv_path_data`; nothing if there is none yet.
+fn route(state: &State) -> Result<Vec<u8>> {
+    let [(hca, cm)] = state.ids[..] else {
+        return Ok(Vec::new());
+    };
+    let manager = hca.manager_quietly()?;
+    if manager.route(cm)?.path_mtu == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(path::packed(&path_of(&manager, cm)?)?.to_vec())
 }
 
 /// A `struct tcp_info`, of which `tcpi_state` and `tcpi_snd_cwnd` say something: `TCP_ESTABLISHED` or `TCP_CLOSE`, and how many
