@@ -183,8 +183,9 @@ static void events_left(struct rdma_event_channel *channel) {
     while (count < 64 && readable(channel->fd, 0) && !rdma_get_cm_event(channel, &event)) {
         bool asks = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
         struct rdma_cm_id *id = event->id;
+        const char *word = event->event == EVENT_USER ? "RDMA_CM_EVENT_USER" : rdma_event_str(event->event);
         if (event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT)
-            kinds[count++] = rdma_event_str(event->event) + strlen("RDMA_CM_EVENT_");
+            kinds[count++] = word + strlen("RDMA_CM_EVENT_");
         rdma_ack_cm_event(event);
         if (asks)
             rdma_destroy_id(id);
