@@ -2,7 +2,7 @@
 # Package: ibsim-utils 0.12, with infiniband-diags 56.1 and opensm 3.3.23 (Debian 13).
 # Guess:   ibstat on a simulated host says the rate of its link as on a real one: 400 for 4X NDR, 200 for 4X HDR, 100 for 2X HDR, and that the link layer is
 #          InfiniBand.
-# Seen:    EDR, HDR and NDR have one rate, 26 for each lane: 104 for 4X of all three. A link of the width 2X has rate 0. The link layer is "IB", a word that
+# Seen:    EDR, HDR and NDR have one rate, 104 for 4X of all three. A link of the width 2X has rate 0. The link layer is "IB", a word that
 #          no kernel writes. The port's own PortInfo, which smpquery asks for at the same time, has the right width and speed.
 # Matters: What reads the sysfs files of a simulated host (rate, link_layer) sees values that no adapter has; links of current speeds are to be read by MADs.
 source "$(dirname "$0")/lib.sh"
