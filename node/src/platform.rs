@@ -5,6 +5,8 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,22 @@ impl DevicePlatform {
 }
 
 impl DevicePlatform {
+    /// The file and the offset in it where a range of a card's BAR 0 can be mapped; nothing for a model, which has no such file.
+    #[must_use]
+    pub fn mappable_registers(&self, range: &Range<usize>) -> Option<(BorrowedFd<'_>, u64)> {
+        match &self.0 {
+            Kind::Vfio(device) => device.mappable_registers(range),
+            #[cfg(feature = "model")]
+            Kind::Model { .. } => None,
+        }
+    }
+
+    /// Returns `true` for a function on VFIO.
+    #[must_use]
+    pub fn is_card(&self) -> bool {
+        matches!(self.0, Kind::Vfio(_))
+    }
+
     /// The variant.
     pub(crate) fn kind(&self) -> &Kind {
         &self.0

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
@@ -82,6 +83,18 @@ impl Bar {
     /// Length of the BAR.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The device's file, and where in it the registers of a range are, if a window has all of them.
+    pub(crate) fn mappable(&self, range: &Range<usize>) -> Option<(BorrowedFd<'_>, u64)> {
+        let has = |window: &Window| {
+            window.range.start <= range.start
+                && range.start < range.end
+                && range.end <= window.range.end
+        };
+        let at = self.start + range.start as u64;
+        let found = self.windows.iter().any(has);
+        found.then(|| (self.file.as_fd(), at))
     }
 
     /// The register at `offset`, if it is aligned and in a window, for one access.
@@ -281,6 +294,25 @@ mod tests {
             bar.write_be64(at + 4, 0);
         }
         assert!(std::fs::read(path.path()).unwrap() == before);
+    }
+
+    #[test]
+    fn a_range_can_be_mapped_where_one_window_has_all_of_it() {
+        let (bar, path) = bar(&HOLE);
+        let (file, at) = bar.mappable(&(PAGE..2 * PAGE)).unwrap();
+        assert_eq!(at, 3 * PAGE as u64);
+        let map = MmapOptions::new().offset(at).len(PAGE).map_raw(&file);
+        let map = map.unwrap();
+        bar.write_be32(PAGE + 8, 0x0102_0304);
+        // SAFETY: the mapping has a page, and nobody writes to it now.
+        let seen = unsafe { map.as_ptr().add(8).cast::<[u8; 4]>().read_volatile() };
+        assert_eq!(seen, [1, 2, 3, 4]);
+        // In the gap, partly in it, behind the end, with nothing in it.
+        for (start, end) in [(2, 3), (1, 3), (2, 4), (4, 5), (1, 1)] {
+            let none = bar.mappable(&(start * PAGE..end * PAGE));
+            assert!(none.is_none(), "pages {start} to {end}");
+        }
+        drop(path);
     }
 
     #[test]

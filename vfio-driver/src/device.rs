@@ -6,6 +6,8 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -253,6 +255,12 @@ impl VfioDevice {
     /// interrupt.
     pub fn event_channel(&self, vectors: VectorSet) -> io::Result<EventChannel> {
         EventChannel::new(&self.interrupts, vectors, &self.removals, self.started)
+    }
+
+    /// The function's file and the offset in it where a range of BAR 0 can be mapped (`mmap`), if vfio-pci lets it be: for
+    /// doorbell pages that code outside this driver writes to.
+    pub fn mappable_registers(&self, range: &Range<usize>) -> Option<(BorrowedFd<'_>, u64)> {
+        self.bar.mappable(range)
     }
 
     /// The reason for which the function was lost. A function that simply fell off the bus has none.

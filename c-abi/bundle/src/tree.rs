@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use connectx_model::Config;
@@ -76,21 +76,97 @@ pub fn of(bundle: &Path, devices: usize, kind: Kind) -> Option<PathBuf> {
 /// Makes the folders, or makes them again.
 pub(crate) fn make(bundle: &Path) -> io::Result<()> {
     let trees = bundle.join(TREES);
-    match fs::remove_dir_all(&trees) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(&trees)?;
     for kind in Kind::ALL {
         let folder = trees.join(kind.folder());
         for index in 0..MOST {
             make_gid_attributes(&folder.join(gid_attributes(index)), index, kind)?;
         }
         for devices in 1..=MOST {
-            make_for(&folder.join(devices.to_string()), devices, kind)?;
+            make_for(&folder.join(devices.to_string()), devices, kind, None)?;
         }
     }
     Ok(())
 }
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the files of a card that is served by `bareverbs-uverbs`, and returns their folder. Those of the PCI function are the
+/// system's; what the firmware says is not there until the card is up. There is one folder for each function, below one of the
+/// user's own.
+pub fn of_card(address: &str) -> io::Result<PathBuf> {
+    let is_part = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+    let address = match address.matches(':').count() {
+        1 => format!("0000:{address}"),
+        _ => address.to_owned(),
+    };
+    if !address.contains(':') || !address.bytes().all(is_part) {
+        let why = format!("{address:?} is not an address of a PCI function");
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    // Files of this process are the user's.
+    let user = fs::metadata("/proc/self")?.uid();
+    let place = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    of_card_at(
+        &place.join(format!("bareverbs-{user}")),
+        user,
+        Path::new("/"),
+        &address,
+    )
+}
+
+/// Makes them below a folder that only this user may write to, of a function of the system whose files are below `system`.
+fn of_card_at(mine: &Path, user: u32, system: &Path, address: &str) -> io::Result<PathBuf> {
+    match fs::DirBuilder::new().mode(0o700).create(mine) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(mine)?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        let why = format!("{} is not this user's alone", mine.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    let function = system.join(FUNCTIONS).join(address);
+    let card = Card {
+        address,
+        device: hexadecimal(&function.join("device"))?,
+        revision: hexadecimal(&function.join("revision"))?,
+        function,
+    };
+    let folder = mine.join(address);
+    remove(&folder)?;
+    let tree = folder.join("1");
+    make_gid_attributes(&folder.join(gid_attributes(0)), 0, Kind::Served)?;
+    make_for(&tree, 1, Kind::Served, Some(&card))?;
+    Ok(tree)
+}
+
+/// The number in a file of a PCI function's.
+fn hexadecimal(path: &Path) -> io::Result<u16> {
+    let wrong = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let text = fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let digits = text.trim().trim_start_matches("0x");
+    let number = u16::from_str_radix(digits, 16);
+    number.map_err(|error| wrong(format!("{}: {error}", path.display())))
+}
+
+/// A function of the system's.
+struct Card<'a> {
+    address: &'a str,
+    /// This folder has its files.
+    function: PathBuf,
+    device: u16,
+    revision: u16,
+}
+
+/// Parts that the system may have of a function besides its own files; in their place is what is made here.
+const OF_OTHERS: [&str; 3] = ["infiniband", "infiniband_verbs", "net"];
 
 /// The folder of the attributes of a device's GIDs, among those that all numbers of devices have in common.
 fn gid_attributes(index: usize) -> String {
@@ -125,7 +201,7 @@ fn make_gid_attributes(folder: &Path, index: usize, kind: Kind) -> io::Result<()
 }
 
 /// The tree of so many devices, in which each is below its PCI function, as in Linux's.
-fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
+fn make_for(tree: &Path, devices: usize, kind: Kind, card: Option<&Card<'_>>) -> io::Result<()> {
     let class = tree.join("sys/class");
     let [rdma, verbs] = ["infiniband", "infiniband_verbs"].map(|name| class.join(name));
     file(&verbs.join("abi_version"), "6")?;
@@ -137,14 +213,14 @@ fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
     }
     for index in 0..devices {
         let (name, verbs_name) = (format!("mlx5_{index}"), format!("uverbs{index}"));
-        let function = format!("devices/pci{DOMAIN}:00/{}", address(index));
-        make_function(&tree.join("sys").join(&function), index, kind)?;
+        let address = card.map_or_else(|| address(index), |card| card.address.to_owned());
+        let function = format!("devices/pci{DOMAIN}:00/{address}");
+        make_function(&tree.join("sys").join(&function), index, kind, card)?;
         if kind == Kind::Served {
             // DPDK looks for devices here.
             let functions = tree.join(FUNCTIONS);
             fs::create_dir_all(&functions)?;
-            let name = address(index);
-            symlink(format!("../../../{function}"), functions.join(name))?;
+            symlink(format!("../../../{function}"), functions.join(address))?;
         }
         let links = [
             (&rdma, "infiniband", name),
@@ -160,15 +236,33 @@ fn make_for(tree: &Path, devices: usize, kind: Kind) -> io::Result<()> {
 }
 
 /// The files of a PCI function, and of the device on it.
-fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
-    let model = (kind != Kind::Cards).then(|| Config::new(1));
+fn make_function(
+    function: &Path,
+    index: usize,
+    kind: Kind,
+    card: Option<&Card<'_>>,
+) -> io::Result<()> {
+    let model = (kind != Kind::Cards && card.is_none()).then(|| Config::new(1));
     let [link_layer, class, _] = kind.words();
-    file(&function.join("vendor"), "0x15b3")?;
-    file(&function.join("class"), class)?;
-    file(&function.join("numa_node"), "-1")?;
-    // All that there may be: a program looks for those that it has.
-    file(&function.join("local_cpus"), &["ffffffff"; 32].join(","))?;
-    file(&function.join("local_cpulist"), "0-1023")?;
+    fs::create_dir_all(function)?;
+    if let Some(card) = card {
+        // All of them: in the process, the driver looks for its function and that one's group here as well.
+        for entry in card.function.read_dir()? {
+            let entry = entry?;
+            let (name, path) = (entry.file_name(), entry.path());
+            if !OF_OTHERS.iter().any(|other| name == *other) {
+                // Of a link, that where it leads to: programs look for the last part of that.
+                symlink(path.canonicalize()?, function.join(name))?;
+            }
+        }
+    } else {
+        file(&function.join("vendor"), "0x15b3")?;
+        file(&function.join("class"), class)?;
+        file(&function.join("numa_node"), "-1")?;
+        // All that there may be: a program looks for those that it has.
+        file(&function.join("local_cpus"), &["ffffffff"; 32].join(","))?;
+        file(&function.join("local_cpulist"), "0-1023")?;
+    }
     if kind != Kind::InfiniBand {
         fs::create_dir_all(function.join("net").join(interface(index)))?;
     }
@@ -182,13 +276,19 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
     // From the port up to the folder of the kind.
     let kinds = Path::new("../../../../../../../../..");
     symlink(kinds.join(gid_attributes(index)), port.join("gid_attrs"))?;
+    let known = match (&model, card) {
+        (Some(model), _) => Some((model.device_id, 0)),
+        (None, card) => card.map(|card| (card.device, card.revision)),
+    };
+    if let Some((id, revision)) = known {
+        file(&device.join("hca_type"), &format!("MT{id}"))?;
+        file(&device.join("hw_rev"), &format!("{revision:x}"))?;
+    }
     if let Some(model) = &model {
         file(
             &function.join("device"),
             &format!("{:#06x}", model.device_id),
         )?;
-        file(&device.join("hca_type"), &format!("MT{}", model.device_id))?;
-        file(&device.join("hw_rev"), "0")?;
         let (major, minor, sub) = model.firmware;
         file(&device.join("fw_ver"), &format!("{major}.{minor}.{sub:04}"))?;
         let board = String::from_utf8_lossy(&model.board_id);
@@ -201,27 +301,27 @@ fn make_function(function: &Path, index: usize, kind: Kind) -> io::Result<()> {
         .join(format!("uverbs{index}"));
     file(&verbs.join("ibdev"), &format!("mlx5_{index}"))?;
     file(&verbs.join("abi_version"), "1")?;
-    if let Some(model) = model.filter(|_| kind == Kind::Served) {
+    if kind == Kind::Served {
         // The numbers of `/dev/null`, to which the device's node is a link.
         file(&verbs.join("dev"), "1:3")?;
-        file(
-            &function.join("modalias"),
-            &format!(
-                "pci:v000015B3d{:08X}sv000015B3sd00000000bc02sc00i00",
-                model.device_id
-            ),
-        )?;
         file(&port.join("pkeys/0"), "0xffff")?;
         // What DPDK reads of a function, and of its interface.
-        file(&function.join("subsystem_vendor"), "0x15b3")?;
-        file(&function.join("subsystem_device"), "0x0000")?;
-        file(&function.join("resource"), &["0x0 0x0 0x0"; 6].join("\n"))?;
-        let uevent = format!("DRIVER=mlx5_core\nPCI_SLOT_NAME={}", address(index));
-        file(&function.join("uevent"), &uevent)?;
-        symlink("/sys/bus/pci/drivers/mlx5_core", function.join("driver"))?;
+        if let Some(model) = &model {
+            let id = model.device_id;
+            file(
+                &function.join("modalias"),
+                &format!("pci:v000015B3d{id:08X}sv000015B3sd00000000bc02sc00i00"),
+            )?;
+            file(&function.join("subsystem_vendor"), "0x15b3")?;
+            file(&function.join("subsystem_device"), "0x0000")?;
+            file(&function.join("resource"), &["0x0 0x0 0x0"; 6].join("\n"))?;
+            let uevent = format!("DRIVER=mlx5_core\nPCI_SLOT_NAME={}", address(index));
+            file(&function.join("uevent"), &uevent)?;
+            symlink("/sys/bus/pci/drivers/mlx5_core", function.join("driver"))?;
+        }
         let net = function.join("net").join(interface(index));
         file(&net.join("dev_port"), "0")?;
-        // librdmacm finds the device again by this number, which need not be the model's.
+        // librdmacm finds the device again by this number, which need not be the device's.
         file(
             &device.join("node_guid"),
             &format!("0200:0000:0000:{:04x}", index + 1),
@@ -244,4 +344,62 @@ fn file(path: &Path, text: &str) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     fs::write(path, format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A card of a made-up system: the files are its own, and a second call makes them again.
+    #[test]
+    fn a_cards_files_say_what_the_function_says() {
+        let base = std::env::temp_dir().join(format!("bareverbs-tree-{}", std::process::id()));
+        let address = "0000:3b:00.1";
+        let function = base.join(FUNCTIONS).join(address);
+        for (name, text) in [
+            ("device", "0x101d"),
+            ("revision", "0x0a"),
+            (
+                "modalias",
+                "pci:v000015B3d0000101Dsv000015B3sd00000016bc02sc00i00",
+            ),
+        ] {
+            file(&function.join(name), text).unwrap();
+        }
+        let user = fs::metadata(&base).unwrap().uid();
+        let mine = base.join("mine");
+        for _ in 0..2 {
+            let tree = of_card_at(&mine, user, &base, address).unwrap();
+            let read = |path: &str| fs::read_to_string(tree.join(path)).unwrap();
+            let device = "sys/class/infiniband/mlx5_0";
+            assert_eq!(read(&format!("{device}/hca_type")), "MT4125\n");
+            assert_eq!(read(&format!("{device}/hw_rev")), "a\n");
+            assert!(
+                read(&format!("{device}/device/modalias")).starts_with("pci:v000015B3d0000101D")
+            );
+            assert_eq!(read(&format!("{FUNCTIONS}/{address}/device")), "0x101d\n");
+            assert_eq!(
+                read(&format!("{device}/ports/1/gid_attrs/ndevs/0")),
+                "roce0\n"
+            );
+            // The firmware has not been asked.
+            assert!(!tree.join(device).join("board_id").exists());
+        }
+        let absent = of_card_at(&mine, user, &base, "0000:3b:00.2").unwrap_err();
+        assert!(absent.to_string().contains("3b:00.2/device"), "{absent}");
+        // A folder to which others may write, or that is another user's, is not taken.
+        assert!(of_card_at(&mine, user + 1, &base, address).is_err());
+        fs::set_permissions(&mine, PermissionsExt::from_mode(0o777)).unwrap();
+        for text in ["../..", "model", "0000:3b:00.1/.."] {
+            assert_eq!(
+                of_card(text).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{text}"
+            );
+        }
+        let open = of_card_at(&mine, user, &base, address).unwrap_err();
+        assert_eq!(open.kind(), ErrorKind::PermissionDenied);
+        fs::remove_dir_all(&base).unwrap();
+    }
 }

@@ -199,14 +199,14 @@ impl<'d> Server<'_, '_, 'd> {
         let caps = &self.device.capabilities().hca;
         let (events, async_fd) = Channel::new()?;
         let uar = Uar::alloc(self.device)?;
+        let pages = doorbell_pages::of(self.device.platform(), uar.number)?;
         let uid = match asked.flags & ALLOC_DEVX {
             0 => 0,
             _ => create_user(self.device)?,
         };
         let context = Context::new(uar, uid, events);
         self.contexts.insert(fd, context);
-        let pages = doorbell_pages::create().and_then(|pages| doorbell_pages::add(fd, pages));
-        pages.inspect_err(|_| self.close(fd))?;
+        doorbell_pages::add(fd, pages).inspect_err(|_| self.close(fd))?;
         let out = GetContextOut {
             async_fd: async_fd.into_raw_fd() as u32,
             num_comp_vectors: VECTORS,
@@ -214,7 +214,11 @@ impl<'d> Server<'_, '_, 'd> {
         args.output(CORE_OUT, &out);
         let out = Mlx5GetContextOut {
             qp_tab_size: 1 << caps.log_max_qp(),
-            bf_reg_size: 1 << caps.log_bf_reg_size(),
+            // VFIO maps a card's pages uncached: there is no BlueFlame, as on Linux without write combining (`wc_support`).
+            bf_reg_size: match self.device.platform().is_card() {
+                true => 0,
+                false => 1 << caps.log_bf_reg_size(),
+            },
             // A library that asks for each page on its own has none from the beginning.
             tot_bfregs: match asked.lib_caps & LIB_CAP_DYN_UAR {
                 0 => asked

@@ -24,6 +24,10 @@ use crate::doorbells::{self, Queue};
 use crate::objects::{Context, Object};
 use crate::queues::{Mapped, undone};
 use crate::server::Server;
+use crate::trap;
+
+/// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`.
+const BLUE_FLAME: u64 = 0;
 
 /// A kind of objects: the commands about it. Its number stands in the third word of almost all of them.
 struct Family {
@@ -507,6 +511,10 @@ impl Server<'_, '_, '_> {
             }
             (id::UAR, id::CREATE) => {
                 args.number(id::FIRST)?;
+                // A card's pages are uncached, and are refused for BlueFlame as Linux does it without write combining.
+                if args.number(id::SECOND)? == BLUE_FLAME && trap::is_card() {
+                    return Err(libc::EOPNOTSUPP);
+                }
                 // All doorbell pages are the context's one.
                 args.output(id::UAR_OFFSET, &(id::WC_PAGE * 4096));
                 args.output(id::UAR_LEN, &4096_u32);

@@ -18,6 +18,7 @@ use bareverbs_node::verbs::firmware_cmds::doorbell::{CQ_ARM, CqArmRecord, SEND, 
 use bareverbs_node::verbs::firmware_cmds::numbers::{Cqn, Qpn};
 
 use crate::attrs::Result;
+use crate::trap;
 
 /// The word that counts stands behind the first one.
 const WORD: u64 = 4;
@@ -75,8 +76,11 @@ impl Record {
     }
 }
 
-/// The record of a queue, with this word, is looked at from now on.
+/// The record of a queue, with this word, is looked at from now on; a card looks itself.
 pub(crate) fn add(queue: Queue, uar: u32, word: NonNull<AtomicU32>) {
+    if trap::is_card() {
+        return;
+    }
     let mut record = Record {
         queue,
         uar,

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 
 use crate::abi::RDMA_VERBS_IOCTL;
-use crate::doorbell_pages::{MOST, pages};
+use crate::doorbell_pages::{self, MOST, pages};
 use crate::real::{self, fail};
 use crate::{cm, netdev, thread, trap};
 
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn mmap(
             fail(libc::EINVAL);
             return libc::MAP_FAILED;
         }
-        (fd, offset) = (file, (page & 0xff) * PAGE);
+        (fd, offset) = (file, doorbell_pages::place(fd, page & 0xff));
     }
     // SAFETY: the caller's promise.
     let place = unsafe {

@@ -90,15 +90,19 @@ impl<'d> Mapped<'d> {
         self.mapping = None;
     }
 
+    /// Pages of 4 KiB, whichever the mapping's are.
     pub(crate) fn pages(&self) -> usize {
-        self.mapping.as_ref().map_or(0, |mapping| mapping.pages)
+        self.mapping.as_ref().map_or(0, |mapping| {
+            let before = mapping.ptr.as_ptr() as u64 % PAGE;
+            (before + mapping.len as u64).div_ceil(PAGE) as usize
+        })
     }
 
-    /// The address of a page for the device.
+    /// The address of a page of 4 KiB for the device.
     pub(crate) fn page(&self, index: usize) -> u64 {
-        let mapping = self.mapping.as_ref();
-        mapping.map_or(0, |mapping| {
-            self.device.platform().page_iova(mapping, index)
+        self.mapping.as_ref().map_or(0, |mapping| {
+            let (page, rest) = large_page(mapping, index);
+            self.device.platform().page_iova(mapping, page) + rest
         })
     }
 
@@ -117,6 +121,14 @@ impl<'d> Mapped<'d> {
             self.page(0) + mapping.ptr.as_ptr() as u64 % PAGE
         })
     }
+}
+
+/// The mapping's page that has a page of 4 KiB, and the place in it.
+fn large_page(mapping: &Mapping, index: usize) -> (usize, u64) {
+    let within = (1 << mapping.page_shift) - 1;
+    let first = mapping.ptr.as_ptr() as u64 & within & !(PAGE - 1);
+    let at = first + index as u64 * PAGE;
+    ((at >> mapping.page_shift) as usize, at & within)
 }
 
 /// An error number for an object that was not made, and what becomes of its memory.
@@ -436,5 +448,28 @@ impl<'d> Qp<'d> {
         self.qp.destroy().map_err(refused)?;
         doorbells::remove(Queue::Send(self.qp.qpn()));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{NonNull, without_provenance_mut};
+
+    #[test]
+    fn pages_of_4_kib_are_found_in_larger_ones() {
+        let mapping = |page_shift| Mapping {
+            ptr: NonNull::new(without_provenance_mut(0x7f00_003f_e040)).unwrap(),
+            len: 0x3000,
+            page_shift,
+            pages: 2,
+            token: 0,
+        };
+        let large = |shift| [0, 1, 2, 3].map(|index| large_page(&mapping(shift), index));
+        assert_eq!(large(12), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+        assert_eq!(
+            large(21),
+            [(0, 0x1f_e000), (0, 0x1f_f000), (1, 0), (1, 0x1000)]
+        );
     }
 }

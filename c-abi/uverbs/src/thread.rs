@@ -7,12 +7,13 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use bareverbs_in_process::survive_gone_memory;
-use bareverbs_node::verbs::Platform;
+use bareverbs_node::verbs::{Device, Platform};
 use bareverbs_node::{DeviceName, DevicePlatform as P, Error, Node, Options, UNIT_VARIABLE};
 use libc::{c_int, c_void};
 
@@ -174,7 +175,10 @@ fn start() -> Option<Handle> {
         });
     spawned.ok()?;
     let platform = is_up.recv().ok()?;
-    trap::start(ring);
+    match platform.is_card() {
+        true => trap::leave_to_card(),
+        false => trap::start(ring),
+    }
     Some(Handle {
         jobs: Mutex::new(jobs),
         platform,
@@ -194,11 +198,15 @@ fn block_signals() {
     }
 }
 
+/// A file of the device's folder.
+fn device_file(name: &str) -> PathBuf {
+    let root = std::env::var("BAREVERBS_PATHS").unwrap_or_default();
+    PathBuf::from(format!("{root}/sys/class/infiniband/mlx5_0/{name}"))
+}
+
 /// The number by which librdmacm knows the device: it is in a file, where libibverbs reads it as well.
 fn node_guid() -> [u8; 8] {
-    let root = std::env::var("BAREVERBS_PATHS").unwrap_or_default();
-    let file = format!("{root}/sys/class/infiniband/mlx5_0/node_guid");
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = std::fs::read_to_string(device_file("node_guid")).unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u64::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
@@ -223,13 +231,37 @@ fn address() -> std::result::Result<IpAddr, String> {
     parsed.map_err(|_| format!("BAREVERBS_ADDRESS: {given} is no address"))
 }
 
+/// Writes what a card's firmware says of itself into the device's folder, which is this process's.
+fn describe(device: &Device<'_, P>) {
+    let board = device
+        .query_adapter()
+        .map(|adapter| adapter.board_id().to_owned());
+    let firmware = device.capabilities().firmware.to_string();
+    for (name, text) in [
+        ("board_id", board.unwrap_or_default()),
+        ("fw_ver", firmware),
+    ] {
+        let path = device_file(name);
+        if let Err(error) = std::fs::write(&path, format!("{text}\n")) {
+            log::warn!("{}: {error}", path.display());
+        }
+    }
+}
+
 fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Result<(), Error> {
     let mut options = Options::for_connections(CONNECTIONS);
     options.interrupts = true;
-    Node::open_with(DeviceName::Model, address, options)?.run(|cm| {
+    let device = match DeviceName::from_env()?[..] {
+        [device] => device,
+        ref devices => return Err(Error::NotOneDevice(devices.len())),
+    };
+    Node::open_with(device, address, options)?.run(|cm| {
         let device = cm.device();
         if let Some((_, entry)) = device.gid_table().next() {
             netdev::appear(entry.mac);
+        }
+        if device.platform().is_card() {
+            describe(device);
         }
         let mut server = match EventQueue::create(device) {
             Ok(events) => Server {

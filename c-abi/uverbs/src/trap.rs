@@ -24,6 +24,8 @@ const DENIED: c_int = 2;
 static MAPPED: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 /// Pages can be written to, and the library's thread looks at the records.
 static OPEN: AtomicBool = AtomicBool::new(true);
+/// The pages are a card's, which sees stores itself.
+static CARD: AtomicBool = AtomicBool::new(false);
 /// The action that the signal had before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// The function that looks at the doorbell records.
@@ -33,7 +35,17 @@ pub(crate) static TRAPS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns `true` if the library has to poll the records.
 pub(crate) fn is_open() -> bool {
-    OPEN.load(Ordering::Acquire)
+    OPEN.load(Ordering::Acquire) && !is_card()
+}
+
+/// Returns `true` if the pages are a card's.
+pub(crate) fn is_card() -> bool {
+    CARD.load(Ordering::Acquire)
+}
+
+/// The pages are a card's: nobody looks at records, and stores are let through.
+pub(crate) fn leave_to_card() {
+    CARD.store(true, Ordering::Release);
 }
 
 /// Takes the signal, unless the environment says that the thread is to look. `ring` looks at the doorbell records.
@@ -93,6 +105,12 @@ fn protect(page: usize, protection: c_int) -> bool {
 
 /// The program has mapped doorbell pages here.
 pub(crate) fn mapped(start: usize, len: usize) {
+    if is_card() {
+        // A child would keep the card open.
+        // SAFETY: the program has just mapped it.
+        unsafe { libc::madvise(start as *mut c_void, len, libc::MADV_DONTFORK) };
+        return;
+    }
     for page in (start..start.saturating_add(len)).step_by(PAGE) {
         let free = |place: &AtomicUsize| {
             place

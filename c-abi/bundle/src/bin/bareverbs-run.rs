@@ -34,8 +34,8 @@ use connectx_model::pcap::PAGE;
         "--infiniband cannot be used together with --sockets or --address"
     ),
     guard(
-        |it| !it.uverbs || !it.sockets && !it.preload && !it.infiniband && it.device.is_none(),
-        "--uverbs cannot be used together with --sockets, --preload, --infiniband or --device"
+        |it| !it.uverbs || !it.sockets && !it.preload && !it.infiniband,
+        "--uverbs cannot be used together with --sockets, --preload or --infiniband"
     ),
     guard(
         |it| it.serve_switch.is_none() || it.switch.is_none() && it.program.is_empty(),
@@ -88,7 +88,7 @@ struct Options {
     #[bpaf(switch, last)]
     preload: bool,
     /// Serve the kernel's verbs ABI in the process, for rdma-core's own libibverbs and libmlx5, which the program then uses in
-    /// place of these libraries. A trial: docs/verbs-abi.md says what there is. One device, which is a model.
+    /// place of these libraries. A trial: docs/verbs-abi.md says what there is. One device.
     #[bpaf(switch, last)]
     uverbs: bool,
     /// Record the frames that pass the model's port, in this pcap file. docs/captures.md has how to read it.
@@ -159,10 +159,8 @@ fn command(options: Options) -> Result<Command, String> {
     let device = options.device.clone();
     let devices = device.or_else(|| std::env::var("BAREVERBS_DEVICE").ok());
     let devices = devices.unwrap_or_else(|| "model".to_owned());
-    if options.uverbs && devices != "model" {
-        return Err(format!(
-            "--uverbs has one device, which is a model: BAREVERBS_DEVICE is {devices}"
-        ));
+    if options.uverbs && devices.contains(',') {
+        return Err(format!("--uverbs has one device: {devices} are several"));
     }
     let mut preload = Vec::new();
     let preloaded = folder.join(PATHS_LIBRARY);
@@ -170,9 +168,14 @@ fn command(options: Options) -> Result<Command, String> {
         true => tree::Kind::Served,
         false => tree::Kind::of(options.infiniband, &devices),
     };
-    if let Some(tree) =
-        tree::of(folder, devices.split(',').count(), kind).filter(|_| preloaded.exists())
-    {
+    let tree = match devices.strip_prefix("vfio:").filter(|_| options.uverbs) {
+        Some(address) => {
+            let tree = tree::of_card(address);
+            Some(tree.map_err(|error| format!("the files of {devices}: {error}"))?)
+        }
+        None => tree::of(folder, devices.split(',').count(), kind),
+    };
+    if let Some(tree) = tree.filter(|_| preloaded.exists()) {
         preload.push(preloaded);
         command.env("BAREVERBS_PATHS", tree);
     }
@@ -354,7 +357,6 @@ mod tests {
             "--infiniband --sockets prog",
             "--infiniband --address 10.0.0.1 prog",
             "--uverbs --sockets prog",
-            "--uverbs --device model prog",
             "--serve-switch s prog",
             "--serve-switch s --switch t",
             "--cable-out-for 1s prog",
@@ -366,6 +368,7 @@ mod tests {
         }
         for line in [
             "--wire w --unit 1 --uverbs prog",
+            "--uverbs --device vfio:0000:01:00.0 prog",
             "--switch s --uplink udp:a:1,b:2 --uplink udp:a:1,c:2 prog",
             "--serve-switch s",
             "--cable-out-after 2s --cable-out-for 1s prog",
