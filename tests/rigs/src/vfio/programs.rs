@@ -2,7 +2,7 @@
 
 use super::super::stock_driver::Program;
 use super::in_c;
-use bareverbs_bundle::{LIBRARY, RUNNER};
+use bareverbs_bundle::{LIBRARY, PATHS_LIBRARY, RUNNER, UVERBS_LIBRARY};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,15 +30,13 @@ pub(super) fn build(root: &Path) -> Result<Vec<Program>, String> {
         executable(&built, name).ok_or_else(|| format!("cargo does not say where {name} is"))
     };
     let programs = EXAMPLES.map(|name| (name, examples.join(name)));
-    let bundle = bundle(root)?;
     let rest = [
         ("on_device", test("on_device")?),
         ("ends-in-rust", test("ends")?),
-        (LIBRARY, bundle.join(LIBRARY)),
-        (RUNNER, bundle.join(RUNNER)),
     ];
     let in_c = in_c::build(&root.join("target/rigs/vfio/in-c"))?;
-    let all = programs.into_iter().chain(rest).chain(in_c);
+    let all = programs.into_iter().chain(rest);
+    let all = all.chain(bundled(root)?).chain(in_c);
     stripped(&examples, all)
 }
 
@@ -63,6 +61,13 @@ pub(crate) fn libraries(root: &Path) -> Result<Vec<Program>, String> {
             .into_iter()
             .chain([(LIBRARY, bundle(root)?.join(LIBRARY))]),
     )
+}
+
+/// The libraries for C, those that are preloaded for programs on rdma-core's own, and the runner.
+pub(crate) fn bundled(root: &Path) -> Result<[(&'static str, PathBuf); 4], String> {
+    let bundle = bundle(root)?;
+    let names = [LIBRARY, PATHS_LIBRARY, UVERBS_LIBRARY, RUNNER];
+    Ok(names.map(|name| (name, bundle.join(name))))
 }
 
 /// The folder of the libraries for C.

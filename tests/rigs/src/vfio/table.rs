@@ -448,6 +448,28 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "served",
+        about: "Debian's programs on Debian's own libraries, for which the kernel's verbs ABI is served on functions of vfio-pci",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0, 1]],
+            script: include_str!("scripts/served.sh"),
+            prints: &[
+                ("devinfo", "hca_id:\tmlx5_0"),
+                ("devinfo", "vendor_part_id:\t\t\t4119"),
+                ("devinfo", "PORT_ACTIVE (4)"),
+                ("devinfo", "::ffff:10.0.0.1, RoCE v2"),
+                ("ibv_rc_pingpong -c -n 100 -g 0", "100 iters in"),
+                ("ibv_rc_pingpong -c -e -n 100 -g 0", "100 iters in"),
+                ("ib_write_bw -F -n 200 -x 0", " 65536      200 "),
+                ("ib_send_lat -F -n 100 -x 0", " 2       100 "),
+                ("rping", "ping data: rdma-ping-19"),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "transports",
         about: "ibverbs-utils and perftest over RC, UC, UD and XRC, on our libraries against rdma-core's and the stock driver",
         functions: 2,
