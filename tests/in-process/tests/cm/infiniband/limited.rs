@@ -2,7 +2,10 @@
 
 use bareverbs_cm::rdma::*;
 use bareverbs_core::AsyncEvent;
+use bareverbs_core::firmware_cmds::opcode::Opcode;
 use bareverbs_in_process::subnet::Fault;
+use connectx_model::fault::{CommandFault, CommandRule};
+use connectx_model::syndrome::Status;
 
 use super::support::*;
 
@@ -106,4 +109,21 @@ fn a_limited_member_without_a_path_is_told_so() {
         let text = nodes.cms[0].last_error(id).unwrap().unwrap().to_string();
         assert!(text.contains(error), "{text}");
     }
+}
+
+/// A function that does not take the index for all of the table is asked for each entry.
+#[test]
+fn a_partition_is_found_where_the_whole_table_is_refused() {
+    let nodes = Nodes::new(1);
+    assert!(nodes.world.set_pkey(0, 5, 0x9234));
+    let fault = CommandFault::Fail {
+        status: Status::BadIndex,
+        syndrome: 0xabc,
+    };
+    nodes.world.with_model(0, |model| {
+        let rules = &mut model.faults_mut().commands;
+        rules.push(CommandRule::next(Opcode::QueryHcaVportPkey.number(), fault));
+    });
+    let found = nodes.cms[0].device().find_pkey(0x9234).unwrap();
+    assert_eq!(found, Some((5, 0x9234)));
 }
