@@ -2,6 +2,7 @@
 
 use bareverbs_core::{Platform, Qpn};
 
+use crate::rdma::id::slot::Pending;
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
@@ -57,17 +58,9 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     /// gone.
     pub fn be_quiet_before_accept(&mut self, id: CmId) -> Result<bool, RdmaError> {
         let index = self.ids.index(id)?;
-        let slot = &mut self.ids[index];
-        slot.conn.is_quiet = true;
-        let before = slot.events.pending.len();
-        slot.events
-            .pending
-            .retain(|it| it.event != EventType::Rejected);
-        let are_gone = slot.events.pending.len() < before;
-        if slot.events.pending.is_empty() {
-            self.ids.unqueue(index);
-        }
-        Ok(are_gone)
+        self.ids[index].conn.is_quiet = true;
+        let rejected = |it: &Pending| it.event == EventType::Rejected;
+        Ok(self.ids.withdraw(index, rejected))
     }
 
     /// The number of an id's QP while that is on its way to another state, or is to go there.

@@ -6,7 +6,7 @@ use bareverbs_core::Platform;
 use bareverbs_core::pd::Pd;
 
 use crate::rdma::calls::addrinfo::AddrInfo;
-use crate::rdma::id::slot::Target;
+use crate::rdma::id::slot::{Target, places};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
@@ -144,11 +144,13 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             return Err(RdmaError::Event { event, status });
         }
         self.fetch(child, pending);
-        self.ids.unqueue(child);
         let slot = &mut self.ids[child];
         slot.events.target = Target::Id(child as u32);
         slot.events.current = Some(pending);
-        self.ids.enqueue(child);
+        // None was taken of it but the first, so that the others are in their order.
+        for at in places(child) {
+            self.ids.move_event(target, at, Target::Id(child as u32));
+        }
         let id = self.ids.id_of(child);
         let QpOf::Saved(saved) = &self.ids[index].objects.qp else {
             return Ok(Some(id));

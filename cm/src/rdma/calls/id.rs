@@ -5,11 +5,11 @@ use core::time::Duration;
 
 use bareverbs_core::Platform;
 
-use crate::rdma::id::slot::{Queue, Target};
+use crate::rdma::id::slot::{PENDING, Queue, Target};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::{ChannelId, CmId, IdOption, IdState, IdType, PortSpace, Route};
+use crate::rdma::types::{ChannelId, CmId, EventType, IdOption, IdState, IdType, PortSpace, Route};
 use crate::rdma::verbs::making::QpOf;
 
 impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
@@ -141,11 +141,10 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
             .leave_all(&mut self.router, id, &mut self.ids[index], now);
         self.router.stop_asking(&mut self.ids, index);
         self.ids.leave_port(index);
-        self.ids.unqueue(index);
+        self.ids.withdraw(index, |_| true);
         let target = self.ids[index].events.target;
         self.ids.count_user(target, false);
         let slot = &mut self.ids[index];
-        slot.events.pending.clear();
         let failing = slot.work.failing && slot.objects.srq.is_none();
         slot.work.forget_qp();
         let later = failing || recycle || slot.objects.are_own();
@@ -165,7 +164,7 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
     }
 
     /// Moves an id to another channel, or with `None` to synchronous operation (`rdma_migrate_id`). Events that wait move
-    /// with it.
+    /// with it, behind those that wait there.
     pub fn migrate_id(&mut self, id: CmId, channel: Option<ChannelId>) -> Result<(), RdmaError> {
         let index = self.ids.index(id)?;
         let old = self.ids[index].events.target;
@@ -182,23 +181,25 @@ impl<'d, P: Platform, R: Resolver> RdmaCm<'_, 'd, P, R> {
         if new == old {
             return Ok(());
         }
-        // Requests that were not fetched yet belong to the listener.
+        self.ids[index].events.target = new;
         let mut at = self.ids.queue(old).head;
-        while let Some(slot) = self.ids.get(at as usize) {
-            let next = slot.links.queue_next;
-            if at as usize == index || slot.conn.listen_id == Some(id) && slot.events.target == old
+        while let Some(place) = self.ids.place(at) {
+            let (owner, next) = (at as usize / PENDING, place.next);
+            let slot = &mut self.ids[owner];
+            // Requests that were not fetched yet belong to the listener.
+            if slot.conn.listen_id == Some(id)
+                && slot.events.target == old
+                && slot.events.has(EventType::ConnectRequest)
             {
-                self.ids.unqueue(at as usize);
-                self.ids[at as usize].events.target = new;
-                self.ids.enqueue(at as usize);
-                if at as usize != index {
-                    self.ids.count_user(old, false);
-                    self.ids.count_user(new, true);
-                }
+                slot.events.target = new;
+                self.ids.count_user(old, false);
+                self.ids.count_user(new, true);
+            }
+            if self.ids[owner].events.target == new {
+                self.ids.move_event(old, at, new);
             }
             at = next;
         }
-        self.ids[index].events.target = new;
         // Who waits for an event of the id itself finds that none comes there.
         self.ids[index].events.waiters.wake();
         self.ids.count_user(old, false);

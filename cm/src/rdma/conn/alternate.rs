@@ -311,7 +311,7 @@ impl<'s, P: Platform, R: Resolver> RdmaCm<'s, '_, P, R> {
 
     /// These come any number of times: half of the room is left for those of the connection.
     fn push_of_paths(&mut self, index: usize, event: EventType, status: i32) {
-        if self.ids[index].events.pending.len() < PENDING / 2 {
+        if self.ids[index].events.len() < PENDING / 2 {
             self.ids.push(index, event, status);
         } else {
             log::warn!("an id has too many events that are not fetched; {event} is lost");

@@ -118,8 +118,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
                     let events = &mut self.ids[index].events;
                     events.failure = Some(RdmaError::Rejected(reason));
                     // An event that waits keeps its own data.
-                    let is_taken = |it: &Pending| Some(it.event) == events.private_event;
-                    if !events.pending.iter().any(is_taken) {
+                    if !events.private_event.is_some_and(|it| events.has(it)) {
                         self.ids
                             .store_private_data(index, EventType::Rejected, data);
                     }
@@ -340,8 +339,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
     /// its end either.
     fn discard_unfetched(&mut self, index: usize) -> bool {
         let slot = &self.ids[index];
-        let unfetched = slot.events.pending.first();
-        if !unfetched.is_some_and(|pending| pending.event == EventType::ConnectRequest) {
+        if !slot.events.has(EventType::ConnectRequest) {
             return false;
         }
         if let Some(listener) = slot.conn.listen_id.and_then(|id| self.ids.index(id).ok()) {
@@ -591,11 +589,7 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         }
         loop {
             let slot = &self.ids[index];
-            let fetched = !slot
-                .events
-                .pending
-                .iter()
-                .any(|pending| pending.event == EventType::Disconnected);
+            let fetched = !slot.events.has(EventType::Disconnected);
             let state = slot
                 .conn
                 .id

@@ -2,11 +2,11 @@
 
 use bareverbs_core::Platform;
 
-use crate::rdma::id::slot::IdSlot;
+use crate::rdma::id::slot::{IdSlot, PENDING};
 use crate::rdma::manager::RdmaCm;
 use crate::rdma::resolver::Resolver;
 use crate::rdma::types::error::RdmaError;
-use crate::rdma::types::id::service_id;
+use crate::rdma::types::id::{NIL, service_id};
 use crate::rdma::types::{CmId, EventType, IdState, IdType, PortSpace};
 
 /// Kinds of ids; those of one kind can share a listener of the engine.
@@ -113,17 +113,17 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
         let id = self.ids.id_of(index);
         let target = self.ids[index].events.target;
         let mut at = self.ids.queue(target).head;
-        while let Some(slot) = self.ids.get(at as usize) {
-            let next = slot.links.queue_next;
-            let unread = slot
-                .events
-                .pending
-                .first()
-                .is_some_and(|pending| pending.event == EventType::ConnectRequest);
-            if slot.conn.listen_id == Some(id) && unread {
-                self.discard(at as usize);
+        while let Some(place) = self.ids.place(at) {
+            let owner = at as usize / PENDING;
+            at = place.next;
+            let slot = &self.ids[owner];
+            if slot.conn.listen_id == Some(id) && slot.events.has(EventType::ConnectRequest) {
+                // Its events go with it.
+                while at as usize / PENDING == owner {
+                    at = self.ids.place(at).map_or(NIL, |place| place.next);
+                }
+                self.discard(owner);
             }
-            at = next;
         }
         if let Some(child) = self.ids[index].conn.making_child.take()
             && let Ok(child) = self.ids.index(child)

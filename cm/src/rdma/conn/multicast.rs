@@ -196,17 +196,9 @@ impl<P: Platform, R: Resolver> RdmaCm<'_, '_, P, R> {
             .groups
             .find(id, group)
             .ok_or(RdmaError::NotJoined(group))?;
-        let slot = &mut self.ids[index];
-        for _ in 0..slot.events.pending.len() {
-            if let Some(pending) = slot.events.pop_pending()
-                && (pending.event != EventType::MulticastJoin || pending.arg != place as u64)
-            {
-                let _ = slot.events.pending.push(pending);
-            }
-        }
-        if slot.events.pending.is_empty() {
-            self.ids.unqueue(index);
-        }
+        self.ids.withdraw(index, |it| {
+            it.event == EventType::MulticastJoin && it.arg == place as u64
+        });
         let now = self.now();
         self.groups
             .leave(&mut self.router, &mut self.ids[index], now, place)?;

@@ -1,6 +1,7 @@
 //! The slots of ids and event channels.
 
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use core::time::Duration;
 
 use bareverbs_core::Platform;
@@ -24,7 +25,8 @@ use crate::rdma::verbs::owned::Objects;
 /// (`write_cm_event`) and those of groups that it joins can fill it, and an event that is one too many is lost.
 pub(crate) const PENDING: usize = 8;
 
-/// A queue of ids that have events, linked through the slots.
+/// A queue of events, oldest first, linked through the places that they have in the slots of their ids. A link is the index of a
+/// place: that of the id, times [`PENDING`], and that of the place among its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) head: u32,
@@ -55,6 +57,21 @@ pub(crate) struct Pending {
     pub(crate) arg: u64,
 }
 
+/// A place for a pending event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) pending: Option<Pending>,
+    /// The events before and after it in its queue.
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+/// The places of the id of this index.
+pub(crate) fn places(index: usize) -> Range<u32> {
+    let first = (index * PENDING) as u32;
+    first..first + PENDING as u32
+}
+
 /// Links of an id in the lists of the table. What belongs to the index outlives the id.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -66,9 +83,6 @@ pub(crate) struct Links {
     pub(crate) port_head: u32,
     pub(crate) port_next: u32,
     pub(crate) in_ports: bool,
-    pub(crate) queue_next: u32,
-    pub(crate) queue_prev: u32,
-    pub(crate) queued: bool,
     pub(crate) wait_next: u32,
     pub(crate) waiting: bool,
     /// Of the index: it is among those that have commands to do, and the next one that waits for its turn.
@@ -84,13 +98,12 @@ pub(crate) struct Links {
 /// The events of an id and where they go.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// Ids that have events for this one, if it is synchronous.
+    /// The events for this id, if it is synchronous.
     pub(crate) own: Queue,
     /// The tasks that wait for these.
     pub(crate) waiters: Waiters,
     pub(crate) target: Target,
-    /// Oldest first.
-    pub(crate) pending: heapless::Vec<Pending, PENDING, u8>,
+    pub(crate) places: [Place; PENDING],
     /// The event that a synchronous call fetched last.
     pub(crate) current: Option<Pending>,
     /// The error of a call that continues in the background.
@@ -107,7 +120,11 @@ impl EventQueue {
             own: Queue::EMPTY,
             waiters: Waiters::NONE,
             target,
-            pending: heapless::Vec::new(),
+            places: [Place {
+                pending: None,
+                prev: NIL,
+                next: NIL,
+            }; PENDING],
             current: None,
             failure: None,
             private_event: None,
@@ -116,9 +133,16 @@ impl EventQueue {
         }
     }
 
-    /// Takes the oldest pending event.
-    pub(crate) fn pop_pending(&mut self) -> Option<Pending> {
-        (!self.pending.is_empty()).then(|| self.pending.remove(0))
+    /// The number of pending events.
+    pub(crate) fn len(&self) -> usize {
+        let pending = |place: &&Place| place.pending.is_some();
+        self.places.iter().filter(pending).count()
+    }
+
+    /// Returns `true` if such an event is pending.
+    pub(crate) fn has(&self, event: EventType) -> bool {
+        let mut pending = self.places.iter().flat_map(|place| place.pending);
+        pending.any(|pending| pending.event == event)
     }
 }
 
@@ -312,9 +336,6 @@ impl<P: Platform> IdSlot<'_, P> {
             port_head: NIL,
             port_next: NIL,
             in_ports: false,
-            queue_next: NIL,
-            queue_prev: NIL,
-            queued: false,
             wait_next: NIL,
             waiting: false,
             working: false,

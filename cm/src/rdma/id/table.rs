@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 use bareverbs_core::{Device, Platform};
 
 use crate::engine::{ConnectionId, SidrId};
-use crate::rdma::id::slot::{ChannelSlot, IdSlot, PENDING, Pending, Queue, Target};
+use crate::rdma::id::slot::{ChannelSlot, IdSlot, PENDING, Pending, Place, Queue, Target, places};
 use crate::rdma::id::waiters::Waiters;
 use crate::rdma::resolver::AddressChange;
 use crate::rdma::types::error::{RdmaError, errno};
@@ -216,23 +216,32 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
     }
 
-    /// Puts an id that has events at the end of its queue.
-    pub(crate) fn enqueue(&mut self, index: usize) {
-        let slot = &mut self[index];
-        if slot.links.queued || slot.events.pending.is_empty() {
-            return;
-        }
-        let target = slot.events.target;
+    /// The place of an event in its queue.
+    pub(crate) fn place(&self, at: u32) -> Option<&Place> {
+        let slot = self.get(at as usize / PENDING)?;
+        Some(&slot.events.places[at as usize % PENDING])
+    }
+
+    fn place_mut(&mut self, at: u32) -> Option<&mut Place> {
+        let slot = self.get_mut(at as usize / PENDING)?;
+        Some(&mut slot.events.places[at as usize % PENDING])
+    }
+
+    /// Puts an event at the end of a queue.
+    fn put(&mut self, target: Target, at: u32, pending: Pending) {
         let mut queue = self.queue(target);
-        let slot = &mut self[index];
-        slot.links.queued = true;
-        slot.links.queue_next = NIL;
-        slot.links.queue_prev = queue.tail;
-        match self.get_mut(queue.tail as usize) {
-            Some(tail) => tail.links.queue_next = index as u32,
-            None => queue.head = index as u32,
+        match self.place_mut(queue.tail) {
+            Some(tail) => tail.next = at,
+            None => queue.head = at,
         }
-        queue.tail = index as u32;
+        if let Some(place) = self.place_mut(at) {
+            *place = Place {
+                pending: Some(pending),
+                prev: queue.tail,
+                next: NIL,
+            };
+        }
+        queue.tail = at;
         self.set_queue(target, queue);
         if let Some(waiters) = self.waiters_mut(target) {
             waiters.wake();
@@ -253,27 +262,42 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         }
     }
 
-    /// Takes an id out of its queue; its events stay with it.
-    pub(crate) fn unqueue(&mut self, index: usize) {
-        let slot = &mut self[index];
-        if !core::mem::take(&mut slot.links.queued) {
-            return;
-        }
-        let (target, next, prev) = (
-            slot.events.target,
-            slot.links.queue_next,
-            slot.links.queue_prev,
-        );
+    /// Takes an event out of its queue, if there is one in this place.
+    fn take(&mut self, target: Target, at: u32) -> Option<Pending> {
+        let place = self.place_mut(at)?;
+        let pending = place.pending.take()?;
+        let (prev, next) = (place.prev, place.next);
         let mut queue = self.queue(target);
-        match self.get_mut(prev as usize) {
-            Some(slot) => slot.links.queue_next = next,
+        match self.place_mut(prev) {
+            Some(place) => place.next = next,
             None => queue.head = next,
         }
-        match self.get_mut(next as usize) {
-            Some(slot) => slot.links.queue_prev = prev,
+        match self.place_mut(next) {
+            Some(place) => place.prev = prev,
             None => queue.tail = prev,
         }
         self.set_queue(target, queue);
+        Some(pending)
+    }
+
+    /// Moves an event to the end of another queue, if there is one in this place.
+    pub(crate) fn move_event(&mut self, from: Target, at: u32, to: Target) {
+        if let Some(pending) = self.take(from, at) {
+            self.put(to, at, pending);
+        }
+    }
+
+    /// Drops these events of an id. Returns `true` if there were any.
+    pub(crate) fn withdraw(&mut self, index: usize, which: impl Fn(&Pending) -> bool) -> bool {
+        let target = self[index].events.target;
+        let mut any = false;
+        for at in places(index) {
+            let pending = self.place(at).and_then(|place| place.pending);
+            if pending.is_some_and(|pending| which(&pending)) {
+                any |= self.take(target, at).is_some();
+            }
+        }
+        any
     }
 
     /// Reports an event.
@@ -288,16 +312,15 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
         status: i32,
         arg: u64,
     ) -> bool {
-        let queued = self[index]
-            .events
-            .pending
-            .push(Pending { event, status, arg })
-            .is_ok();
-        if !queued {
+        let events = &self[index].events;
+        let target = events.target;
+        let mut places = places(index).zip(&events.places);
+        let Some((at, _)) = places.find(|(_, place)| place.pending.is_none()) else {
             log::warn!("an id has too many events that are not fetched; {event} is lost");
-        }
-        self.enqueue(index);
-        queued
+            return false;
+        };
+        self.put(target, at, Pending { event, status, arg });
+        true
     }
 
     /// The device is lost: every id has one event of it, and can only be destroyed after.
@@ -373,23 +396,20 @@ impl<'s, 'd, P: Platform> IdTable<'s, 'd, P> {
                     .port_gid(slot.route.address.link as u16)
                     .is_some_and(|entry| entry.vlan == change.vlan);
             // An id that has not fetched it hears it once, however often the peer moves: what ends the connection needs its place.
-            let pending = &slot.events.pending;
-            let told = pending.len() >= PENDING / 2
-                || pending.iter().any(|it| it.event == EventType::Unreachable);
+            let events = &slot.events;
+            let told = events.len() >= PENDING / 2 || events.has(EventType::Unreachable);
             if concerned && !told {
                 self.push(index, EventType::Unreachable, -errno::ETIMEDOUT);
             }
         }
     }
 
-    /// Takes the next event of a queue.
+    /// Takes the oldest event of a queue: events are fetched in the order in which they came, of whichever id, as from Linux's
+    /// core/ucma.c, which has one list for each channel.
     pub(crate) fn pop(&mut self, target: Target) -> Option<(usize, Pending)> {
-        let index = self.queue(target).head as usize;
-        let pending = self.get_mut(index)?.events.pop_pending();
-        self.unqueue(index);
-        // Other ids come first if it has more.
-        self.enqueue(index);
-        pending.map(|pending| (index, pending))
+        let at = self.queue(target).head;
+        let pending = self.take(target, at)?;
+        Some((at as usize / PENDING, pending))
     }
 }
 

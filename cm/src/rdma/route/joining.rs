@@ -177,7 +177,7 @@ impl<'s> Groups<'s> {
         place: usize,
     ) {
         #[cfg(feature = "attached-qps")]
-        if ids[index].events.pending.len() >= JOINS {
+        if ids[index].events.len() >= JOINS {
             self[place].untold = true;
             return;
         }
@@ -188,7 +188,7 @@ impl<'s> Groups<'s> {
     #[cfg(feature = "attached-qps")]
     pub(crate) fn tell_others<P: Platform>(&mut self, ids: &mut IdTable<'_, '_, P>, index: usize) {
         let id = ids.id_of(index);
-        while ids[index].conn.groups > 0 && ids[index].events.pending.len() < JOINS {
+        while ids[index].conn.groups > 0 && ids[index].events.len() < JOINS {
             let all = self.iter_mut().enumerate();
             let waiting = all.filter(|(_, slot)| slot.owner == Some(id) && slot.untold);
             let Some((place, slot)) = waiting.min_by_key(|(_, slot)| slot.until) else {

@@ -83,3 +83,30 @@ fn events_have_names_and_hold_nothing() {
     assert_eq!(event_str(EventType::ConnectRequest), name);
     assert_eq!(EventType::ConnectRequest.to_string(), name);
 }
+
+/// Events of the ids of a channel are fetched in the order in which they came, also after an id has moved there.
+#[test]
+fn events_of_several_ids_come_in_order() {
+    let mut pair = Pair::new();
+    let [first, second, third] = [(); 3].map(|()| pair.client());
+    let other = pair.cms[0].create_event_channel().unwrap();
+    pair.cms[0].migrate_id(third, Some(other)).unwrap();
+    let cm = &mut pair.cms[0];
+    let order = [
+        first, first, second, third, first, third, second, second, first,
+    ];
+    for (status, id) in (0..).zip(order) {
+        cm.write_cm_event(id, status, 0).unwrap();
+    }
+    let fetch = |cm: &mut Cm, count| -> Vec<i32> {
+        let next = |_| cm.try_get_cm_event(pair.channels[0]).unwrap();
+        (0..count).map_while(next).map(|it| it.status).collect()
+    };
+    assert_eq!(fetch(cm, 4), [0, 1, 2, 4]);
+    // It stays where it is.
+    cm.migrate_id(second, Some(pair.channels[0])).unwrap();
+    cm.migrate_id(third, Some(pair.channels[0])).unwrap();
+    cm.write_cm_event(first, 9, 0).unwrap();
+    assert!(!cm.has_cm_event(other).unwrap());
+    assert_eq!(fetch(cm, 9), [6, 7, 8, 3, 5, 9]);
+}

@@ -292,6 +292,19 @@ fn groups_end_with_their_ids() {
     nodes.joined(1, id, &full(0));
 }
 
+/// An id that loses the event of a group has the place of its next event.
+#[test]
+fn leaving_keeps_the_order_of_events() {
+    let mut nodes = watched();
+    let [member, other] = [(); 2].map(|()| nodes.bound(1));
+    let cm = &mut nodes.cms[1];
+    cm.join_multicast_ex(member, &full(0)).unwrap();
+    cm.write_cm_event(other, 1, 0).unwrap();
+    cm.write_cm_event(member, 2, 0).unwrap();
+    cm.leave_multicast(member, group()).unwrap();
+    assert_eq!([nodes.event(1), nodes.event(1)].map(|it| it.status), [1, 2]);
+}
+
 #[test]
 fn what_cannot_be_joined() {
     let mut nodes = watched();
