@@ -8,6 +8,7 @@ pub(crate) mod eqe_ring;
 mod kept_block;
 #[cfg(all(test, loom))]
 mod loom_tests;
+pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod recv_ring;
 pub(crate) mod ring_pages;

@@ -83,6 +83,10 @@ impl CqInit {
     }
 }
 
+/// Queues of a CQ, above which the slots of a batch's completions are prefetched. Of fewer the cache has them, and the hints would
+/// only take time: the two ways take the same with about 4,000 QPs of 16 work requests.
+const MANY: u32 = 1 << 13;
+
 /// A completion queue: `struct ibv_cq`.
 ///
 /// It may be sent to another thread but not shared: polling takes no lock.
@@ -360,8 +364,10 @@ impl<'d, P: Platform> Cq<'d, P> {
         if self.slot.pending_flags.load(Acquire) != 0 {
             self.process_pending_flags()?;
         }
-        let from = self.ring.get_mut().entries.position();
-        Ok(Batch { cq: self, from })
+        if self.slot.users.load(Relaxed) > MANY {
+            self.ring.get_mut().prefetch();
+        }
+        Ok(self.resume_batch())
     }
 
     /// As [`batch`](Self::batch), without a call: `None` if there is something to do besides, for which `batch` is called.
@@ -369,6 +375,9 @@ impl<'d, P: Platform> Cq<'d, P> {
     pub fn usual_batch(&mut self) -> Option<Batch<'_, 'd, P>> {
         if self.slot.pending_flags.load(Acquire) != 0 {
             return None;
+        }
+        if self.slot.users.load(Relaxed) > MANY {
+            self.ring.get_mut().prefetch();
         }
         Some(self.resume_batch())
     }

@@ -17,6 +17,7 @@ use bareverbs_firmware_cmds::cqe::{ErrorWord, IndexWord, OpOwn, Opcode, SIZE, Sy
 use bareverbs_firmware_cmds::doorbell::CqConsumerRecord;
 
 use crate::memory::cqe_ring::{Cqe, CqeRing, Entries, SharedRing};
+use crate::memory::prefetch::prefetch;
 use crate::memory::record::DoorbellRecord;
 use crate::memory::session_ring::{Arrays, Session, SessionRing};
 use crate::memory::slots::{LiveQp, QpSlot, SrqSlot, XRC_SRQ, error_flags};
@@ -46,6 +47,9 @@ pub(crate) struct Current {
     /// Its entry has 128 bytes, of which the CQE is the second half.
     pub(crate) is_long: bool,
 }
+
+/// Completions that [`Ring::prefetch`] looks at.
+const AHEAD: usize = 16;
 
 /// The result of the slow path, without what the ring knows itself, so that rings stay small.
 #[derive(Debug, Clone, Copy)]
@@ -310,6 +314,28 @@ impl<'d> Ring<'d> {
         let mut record = CqConsumerRecord(0);
         record.set_consumer(consumed);
         self.record.consume(record);
+    }
+
+    /// Brings nearer what the completions of a batch read: their slots, all at once, and then what these lead to.
+    #[inline(never)]
+    pub(crate) fn prefetch(&self) {
+        let mut works = [(self.last_slot, TailWord(0)); AHEAD];
+        let mut count = 0;
+        for (index, work) in (0..).zip(&mut works) {
+            let Some((cqe, tail)) = self.entries.owned(self.ci().wrapping_add(index)) else {
+                break;
+            };
+            let IndexWord(index) = cqe.word();
+            let Some(slot) = self.qps.get(index as usize) else {
+                break;
+            };
+            prefetch(slot);
+            *work = (slot, tail);
+            count += 1;
+        }
+        for (slot, tail) in works.iter().take(count) {
+            slot.prefetch_work(*tail);
+        }
     }
 
     /// Hands the next completion to `found` if it is usual, in a straight line without a call: a success of a live QP with
