@@ -165,10 +165,24 @@ impl<'d> Server<'_, '_, 'd> {
                 args.output(CORE_OUT, &found);
                 Ok(())
             }
+            command::ATTACH_MCAST | command::DETACH_MCAST => {
+                let asked: AttachMcastIn = args.input(CORE_IN)?;
+                let qp = self.context(fd)?.qp(asked.qp_handle)?;
+                match number {
+                    command::ATTACH_MCAST => qp.attach(&asked),
+                    _ => qp.detach(&asked),
+                }
+            }
             command::DESTROY_QP => {
                 let asked: DestroyIn = args.input(CORE_IN)?;
                 self.check_rules(fd, &asked)?;
                 let context = self.context(fd)?;
+                // One in a group is in use: `uverbs_free_qp`.
+                if let Ok(qp) = context.qp(asked.handle)
+                    && !qp.groups.is_empty()
+                {
+                    return Err(libc::EBUSY);
+                }
                 let is =
                     |it: &Object<'_>| matches!(it, Object::Qp(_) | Object::Dct(_) | Object::Raw(_));
                 let gone = context.remove(asked.handle, is)?;

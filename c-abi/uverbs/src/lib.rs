@@ -22,6 +22,8 @@ mod attrs;
 #[allow(dead_code, reason = "nothing is held here while a call waits")]
 mod cancel;
 mod cm;
+mod cm_abi;
+mod cm_groups;
 mod commands;
 mod dct;
 mod devx;
@@ -34,6 +36,7 @@ mod flow;
 mod flows;
 mod interposed;
 mod memory;
+mod multicast;
 mod netdev;
 #[path = "../../paths/src/next.rs"]
 mod next;

@@ -307,6 +307,10 @@ pub(crate) struct Qp<'d> {
     /// The handle of the domain that a target of XRC is in.
     pub(crate) xrcd: Option<Rc<Opened<'d>>>,
     pub(crate) wanted: ExCreateQpIn,
+    pub(crate) device: &'d Device<'d, P>,
+    pub(crate) uid: u16,
+    /// Multicast groups, each with its LID.
+    pub(crate) groups: Vec<([u8; 16], u16)>,
     /// Receives that its ring has room for, and the entries of each.
     receives: (u32, u32),
     pub(crate) events: u32,
@@ -411,6 +415,9 @@ impl<'d> Qp<'d> {
             _memory: memory,
             xrcd: None,
             wanted: *wanted,
+            device,
+            uid: numbers.uid,
+            groups: Vec::new(),
             receives: match receives {
                 0 => (0, 0),
                 _ => (receives, 1 << provided.rq_wqe_shift >> 4),
@@ -444,7 +451,11 @@ impl<'d> Qp<'d> {
         })
     }
 
+    /// Destroys it; that of a context that is closed may be in groups.
     pub(crate) fn destroy(&mut self) -> Result<()> {
+        while !self.groups.is_empty() {
+            self.detach_at(0)?;
+        }
         self.qp.destroy().map_err(refused)?;
         doorbells::remove(Queue::Send(self.qp.qpn()));
         Ok(())

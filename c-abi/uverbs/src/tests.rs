@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+mod cm_calls;
 mod devx_calls;
 
 use crate::abi::*;
