@@ -252,6 +252,7 @@ impl<'d> Server<'_, '_, 'd> {
             cqe_version: asked.max_cqe_version.min(1),
             // QUERY_DEVICE and CREATE_AH answer to the provider, too.
             cmds_supp_uhw: 3,
+            clock_info_versions: self.clock.is_some().into(),
             log_uar_size: 12,
             num_uars_per_page: 1,
             ..FromZeros::new_zeroed()

@@ -17,10 +17,12 @@ use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 use crate::abi::RDMA_VERBS_IOCTL;
 use crate::doorbell_pages::{self, MOST, pages};
 use crate::real::{self, fail};
-use crate::{cm, netdev, thread, trap};
+use crate::{clock, cm, netdev, thread, trap};
 
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
 const DOORBELLS: [i64; 4] = [0, 2, 3, 6];
+/// `MLX5_IB_MMAP_CLOCK_INFO`.
+const CLOCK_INFO: i64 = 7;
 const PAGE: i64 = 4096;
 const NETLINK_RDMA: c_int = 20;
 const NULL: u32 = 3;
@@ -108,6 +110,16 @@ pub unsafe extern "C" fn mmap(
     let ours = file > 0 && is_device(fd, NULL);
     if ours {
         let page = offset / PAGE;
+        if page >> 8 & 0xff == CLOCK_INFO {
+            return match clock::file(page & 0xff, len, protection) {
+                // SAFETY: the caller's promise.
+                Ok(file) => unsafe { map(address, len, protection, flags, file, 0) },
+                Err(errno) => {
+                    fail(errno);
+                    libc::MAP_FAILED
+                }
+            };
+        }
         if !DOORBELLS.contains(&(page >> 8 & 0xff)) {
             fail(libc::EINVAL);
             return libc::MAP_FAILED;
@@ -115,13 +127,29 @@ pub unsafe extern "C" fn mmap(
         (fd, offset) = (file, doorbell_pages::place(fd, page & 0xff));
     }
     // SAFETY: the caller's promise.
-    let place = unsafe {
-        libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) as *mut c_void
-    };
+    let place = unsafe { map(address, len, protection, flags, fd, offset) };
     if ours && place != libc::MAP_FAILED {
         trap::mapped(place as usize, len);
     }
     place
+}
+
+/// `mmap` of the kernel.
+///
+/// # Safety
+/// As that of the C library.
+unsafe fn map(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) as *mut c_void
+    }
 }
 
 /// # Safety

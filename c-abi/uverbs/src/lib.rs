@@ -21,6 +21,7 @@ mod attrs;
 #[path = "../../src/process/cancel.rs"]
 #[allow(dead_code, reason = "nothing is held here while a call waits")]
 mod cancel;
+mod clock;
 mod cm;
 mod cm_abi;
 mod cm_groups;

@@ -130,6 +130,8 @@ impl Server<'_, '_, '_> {
             let out = ExQueryDeviceOut {
                 base,
                 response_length: size_of::<ExQueryDeviceOut>() as u32,
+                timestamp_mask: u64::MAX >> 1,
+                hca_core_clock: self.device.clock_khz().unwrap_or(0).into(),
                 device_cap_flags_ex: u64::from(base.device_cap_flags),
                 rss_supported_qpts: of_frames(RAW_PACKET),
                 max_rwq_indirection_tables: of_frames(power(caps.hca.log_max_rqt())),

@@ -12,6 +12,7 @@ use libc::c_int;
 
 use crate::abi::Destination;
 use crate::attrs::Result;
+use crate::clock::ClockPage;
 use crate::cm::Manager;
 use crate::devx_events::COMPLETION;
 use crate::events::EventQueue;
@@ -57,6 +58,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     /// As the program finds it in the device's file.
     pub(crate) node_guid: [u8; 8],
     pub(crate) events: EventQueue<'d>,
+    /// The page by which programs convert time stamps, unless the device does not say how fast its clock is.
+    pub(crate) clock: Option<ClockPage>,
     pub(crate) domains: Domains<'d>,
     /// Rules for frames, from the first one on, or why there are none.
     pub(crate) rules: Option<Result<Rules<'d>>>,
@@ -85,6 +88,9 @@ impl Server<'_, '_, '_> {
         }
         if trap::is_open() {
             doorbells::ring(self.device.platform());
+        }
+        if let Some(clock) = &mut self.clock {
+            clock.turn(self.device);
         }
         self.deliver_events();
         let now = self.cm.now();

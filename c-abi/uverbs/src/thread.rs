@@ -20,6 +20,7 @@ use libc::{c_int, c_void};
 use crate::abi::{CORE_OUT, INVOKE_WRITE, OBJECT_DEVICE, WRITE_CMD, command};
 use crate::attrs::Args;
 use crate::cancel::Off;
+use crate::clock::ClockPage;
 use crate::cm::{Manager, Written};
 use crate::events::EventQueue;
 use crate::server::Server;
@@ -271,6 +272,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 manager: Manager::default(),
                 node_guid: node_guid(),
                 events,
+                clock: ClockPage::new(device),
                 domains: Domains::default(),
                 rules: None,
             },
