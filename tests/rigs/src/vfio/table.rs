@@ -470,6 +470,36 @@ pub(super) const ALL: &[Scenario] = &[
         ..SCENARIO
     },
     Scenario {
+        name: "served-peers",
+        about: "the same against rdma-core's on the stock driver: rping, ibverbs-utils and perftest, each as server and as client",
+        functions: 2,
+        rounds: &[Boot {
+            machines: &[&[0], &[1]],
+            processors: 1,
+            network: true,
+            script: concat!(
+                "served=yes\n",
+                include_str!("scripts/libraries.sh"),
+                "set -- 'ibv_rc_pingpong -c -n 100' 'ibv_ud_pingpong -c -n 100' 'ibv_srq_pingpong -c -e -n 100' \\\n",
+                "    'ib_write_bw -s 5000 -n 50' 'ib_send_lat -n 50'\n",
+                include_str!("scripts/transports.sh"),
+                include_str!("scripts/served-rping.sh")
+            ),
+            prints: &[
+                (
+                    "ibv_rc_pingpong -c -n 100, their client, our server",
+                    "100 iters in",
+                ),
+                (
+                    "ib_write_bw -s 5000 -n 50, our client, their server",
+                    " 5000       50 ",
+                ),
+            ],
+            ..MACHINE
+        }],
+        ..SCENARIO
+    },
+    Scenario {
         name: "transports",
         about: "ibverbs-utils and perftest over RC, UC, UD and XRC, on our libraries against rdma-core's and the stock driver",
         functions: 2,
