@@ -16,6 +16,7 @@ mod layouts;
 mod loom;
 mod outcome;
 mod peers;
+mod perftest;
 mod process;
 mod readme;
 mod rust_src;
@@ -91,6 +92,11 @@ const RIGS: &[Rig] = &[
         name: "peers",
         about: peers::ABOUT,
         run: peers::run,
+    },
+    Rig {
+        name: "perftest",
+        about: perftest::ABOUT,
+        run: perftest::run,
     },
     Rig {
         name: "porting",
