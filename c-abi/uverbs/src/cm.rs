@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::attrs::Result;
 use crate::cancel;
 use crate::cm_abi::*;
-use crate::cm_groups::{Group, is_of_group};
+use crate::cm_group::{Group, is_of_group};
 use crate::program_memory;
 use crate::server::Server;
 

@@ -1,7 +1,6 @@
 //! Groups and options of the connection manager's ids, and their way from one file to another.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use bareverbs_node::cm::rdma::{EventType, IdOption, IdState, JoinMulticast};
 use libc::c_int;
@@ -11,6 +10,7 @@ use crate::cm::{Id, Written, from_c, is_open, refused};
 use crate::cm_abi::{
     CmIdOnly, DestroyIdIn, JoinIpMcastIn, JoinMcastIn, MigrateIdIn, SetOptionIn, Sockaddr, option,
 };
+use crate::cm_group::{Group, is_of_group};
 use crate::program_memory;
 use crate::server::Server;
 
@@ -18,26 +18,6 @@ use crate::server::Server;
 const MOST_BYTES: u32 = 4 << 20;
 /// `RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER`; 0 is `RDMA_MC_JOIN_FLAG_FULLMEMBER`.
 const SEND_ONLY: u16 = 1;
-
-/// A group that an id has joined. Its number is the context of the join.
-pub(crate) struct Group {
-    id: u32,
-    group: IpAddr,
-    pub(crate) uid: u64,
-    /// Events that the program has taken.
-    pub(crate) events: u32,
-}
-
-impl Group {
-    pub(crate) const fn is_of(&self, id: u32) -> bool {
-        self.id == id
-    }
-}
-
-/// Returns `true` if an event is about a group, whose number is its argument then.
-pub(crate) const fn is_of_group(event: EventType) -> bool {
-    matches!(event, EventType::MulticastJoin | EventType::MulticastError)
-}
 
 impl Server<'_, '_, '_> {
     pub(crate) fn join_ip_mcast(&mut self, fd: c_int, written: &Written) -> Result<()> {

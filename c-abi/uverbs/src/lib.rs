@@ -24,6 +24,7 @@ mod cancel;
 mod clock;
 mod cm;
 mod cm_abi;
+mod cm_group;
 mod cm_groups;
 mod commands;
 mod dct;

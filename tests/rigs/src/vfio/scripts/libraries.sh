@@ -4,7 +4,7 @@ card=0000:01:00.0
 libraries=/run/libraries
 ours="env LD_LIBRARY_PATH=$libraries BAREVERBS_DEVICE=vfio:$card BAREVERBS_ADDRESS=10.0.0.1/24 BAREVERBS_LOG=info"
 # Or on rdma-core's libraries there as well, for which the kernel's verbs ABI is served.
-[ -z "$served" ] || ours="/ours/bareverbs-run --uverbs --device vfio:$card --address 10.0.0.1/24 --log info"
+[ -z "${served:-}" ] || ours="/ours/bareverbs-run --uverbs --device vfio:$card --address 10.0.0.1/24 --log info"
 case $me in
 0)
     step 60 'ours' "modprobe vfio_iommu_type1 && modprobe vfio-pci && /ours/devinfo --device vfio:$card --bind &&
