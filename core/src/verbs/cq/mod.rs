@@ -370,14 +370,12 @@ impl<'d, P: Platform> Cq<'d, P> {
         Ok(self.resume_batch())
     }
 
-    /// As [`batch`](Self::batch), without a call: `None` if there is something to do besides, for which `batch` is called.
+    /// As [`batch`](Self::batch), without a call, and without prefetching, which the C functions leave out: `None` if there is
+    /// something to do besides, for which `batch` is called.
     #[inline(always)]
     pub fn usual_batch(&mut self) -> Option<Batch<'_, 'd, P>> {
         if self.slot.pending_flags.load(Acquire) != 0 {
             return None;
-        }
-        if self.slot.users.load(Relaxed) > MANY {
-            self.ring.get_mut().prefetch();
         }
         Some(self.resume_batch())
     }
