@@ -60,6 +60,64 @@ pub(crate) const QUERY_GID_TABLE: u16 = 5;
 pub(crate) const GID_TABLE_ENTRY_SIZE: u16 = 0;
 pub(crate) const GID_TABLE_OUT: u16 = 2;
 pub(crate) const GID_TABLE_LEN_OUT: u16 = 3;
+/// `MLX5_IB_METHOD_QUERY_PORT` of the device, and its attributes.
+pub(crate) const DV_QUERY_PORT: u16 = 0x1000;
+pub(crate) const DV_QUERY_PORT_NUM: u16 = 0x1000;
+pub(crate) const DV_QUERY_PORT_OUT: u16 = 0x1001;
+/// `MLX5_IB_OBJECT_FLOW_MATCHER`, the provider's methods of `UVERBS_OBJECT_FLOW`, and their attributes.
+pub(crate) mod matcher {
+    pub(crate) const OBJECT: u16 = 0x1003;
+    pub(crate) const RULE: u16 = 9;
+    pub(crate) const CREATE: u16 = 0x1000;
+    pub(crate) const DESTROY: u16 = 0x1001;
+    pub(crate) const HANDLE: u16 = 0x1000;
+    pub(crate) const MASK: u16 = 0x1001;
+    pub(crate) const TYPE: u16 = 0x1002;
+    pub(crate) const CRITERIA: u16 = 0x1003;
+    pub(crate) const FLAGS: u16 = 0x1004;
+    pub(crate) const TABLE: u16 = 0x1005;
+    pub(crate) const VALUE: u16 = 0x1001;
+    pub(crate) const TO_QP: u16 = 0x1002;
+    pub(crate) const TO_DEVX: u16 = 0x1003;
+    pub(crate) const BY: u16 = 0x1004;
+    pub(crate) const ACTIONS: u16 = 0x1005;
+    pub(crate) const TAG: u16 = 0x1006;
+    pub(crate) const COUNTERS: u16 = 0x1007;
+    pub(crate) const RULE_FLAGS: u16 = 0x1009;
+    /// `MLX5_IB_ATTR_CREATE_FLOW_FLAGS_*`.
+    pub(crate) const DEFAULT_MISS: u64 = 1 << 0;
+    pub(crate) const DROP: u64 = 1 << 1;
+}
+/// `UVERBS_OBJECT_DM` and its methods, `UVERBS_METHOD_DM_MR_REG`, and their attributes.
+pub(crate) mod dm {
+    pub(crate) const OBJECT: u16 = 14;
+    pub(crate) const ALLOC: u16 = 0;
+    pub(crate) const ALLOC_HANDLE: u16 = 0;
+    pub(crate) const ALLOC_LENGTH: u16 = 1;
+    pub(crate) const ALLOC_ALIGNMENT: u16 = 2;
+    /// The provider's.
+    pub(crate) const ALLOC_START_OFFSET: u16 = 0x1000;
+    pub(crate) const ALLOC_PAGE_INDEX: u16 = 0x1001;
+    pub(crate) const ALLOC_TYPE: u16 = 0x1002;
+    pub(crate) const FREE: u16 = 1;
+    pub(crate) const FREE_HANDLE: u16 = 0;
+    pub(crate) const REG: u16 = 0;
+    pub(crate) const REG_HANDLE: u16 = 0;
+    pub(crate) const REG_OFFSET: u16 = 1;
+    pub(crate) const REG_LENGTH: u16 = 2;
+    pub(crate) const REG_PD: u16 = 3;
+    pub(crate) const REG_ACCESS: u16 = 4;
+    pub(crate) const REG_DM: u16 = 5;
+    pub(crate) const REG_LKEY: u16 = 6;
+    pub(crate) const REG_RKEY: u16 = 7;
+}
+/// `UVERBS_OBJECT_MR`, `UVERBS_METHOD_ADVISE_MR` and its attributes.
+pub(crate) const OBJECT_MR: u16 = 7;
+pub(crate) const ADVISE_MR: u16 = 2;
+pub(crate) const ADVISE_MR_PD: u16 = 0;
+pub(crate) const ADVISE_MR_ADVICE: u16 = 1;
+pub(crate) const ADVISE_MR_FLAGS: u16 = 2;
+pub(crate) const ADVISE_MR_SGES: u16 = 3;
 /// `UVERBS_METHOD_QUERY_GID_ENTRY` and its attributes.
 pub(crate) const QUERY_GID_ENTRY: u16 = 6;
 pub(crate) const GID_ENTRY_PORT: u16 = 0;
@@ -173,6 +231,9 @@ structures! {
         reserved2: u32,
         lib_caps: u64,
     }
+
+    /// `struct ib_uverbs_sge`.
+    struct Sge { addr: u64, length: u32, lkey: u32, }
 
     /// `struct mlx5_ib_alloc_ucontext_resp`.
     struct Mlx5GetContextOut {

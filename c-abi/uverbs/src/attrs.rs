@@ -8,8 +8,9 @@ use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::abi::{
-    Attr, Header, INVOKE_WRITE, MANDATORY, OBJECT_DEVICE, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN,
-    UHW_OUT, VALID_OUTPUT, devx,
+    ADVISE_MR, Attr, DV_QUERY_PORT, DV_QUERY_PORT_NUM, DV_QUERY_PORT_OUT, Header, INVOKE_WRITE,
+    MANDATORY, OBJECT_DEVICE, OBJECT_MR, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN, UHW_OUT,
+    VALID_OUTPUT, devx, dm, matcher,
 };
 use crate::program_memory;
 
@@ -26,11 +27,21 @@ pub(crate) fn refused(error: CommandError) -> i32 {
 fn known(object: u16, method: u16) -> Option<&'static [u16]> {
     use devx::{ASYNC_QUERY, COMMAND_CHANNEL, EVENT_CHANNEL, SUBSCRIBE};
     use devx::{CREATE, DESTROY, DEVX, MODIFY, OBJ, OTHER, QUERY, QUERY_EQN, QUERY_UAR, UAR, UMEM};
-    const OWN: [u16; 6] = [0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005];
+    const OWN: [u16; 10] = [
+        0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007, 0x1008, 0x1009,
+    ];
     let own = |count: usize| OWN.get(..count);
     match (object, method) {
         (OBJECT_DEVICE, INVOKE_WRITE) => Some(&[0, 1, 2, UHW_IN, UHW_OUT]),
         (OBJECT_DEVICE, QUERY_GID_TABLE | QUERY_GID_ENTRY) => Some(&[0, 1, 2, 3]),
+        (OBJECT_DEVICE, DV_QUERY_PORT) => Some(&[DV_QUERY_PORT_NUM, DV_QUERY_PORT_OUT]),
+        (matcher::OBJECT, matcher::CREATE) => own(6),
+        (matcher::OBJECT | matcher::RULE, matcher::DESTROY) => own(1),
+        (matcher::RULE, matcher::CREATE) => own(10),
+        (dm::OBJECT, dm::ALLOC) => Some(&[0, 1, 2, 0x1000, 0x1001, 0x1002]),
+        (dm::OBJECT, dm::FREE) => Some(&[0]),
+        (OBJECT_MR, dm::REG) => Some(&[0, 1, 2, 3, 4, 5, 6, 7]),
+        (OBJECT_MR, ADVISE_MR) => Some(&[0, 1, 2, 3]),
         (DEVX, OTHER | QUERY_UAR | QUERY_EQN) => own(2),
         (DEVX, SUBSCRIBE) | (OBJ, ASYNC_QUERY) => own(5),
         (COMMAND_CHANNEL, CREATE) => own(1),
@@ -110,6 +121,17 @@ impl Args {
         program_memory::write(at(offset_of!(Attr, flags)), flags.as_bytes())
     }
 
+    /// Returns `true` if an attribute is there.
+    pub(crate) fn has(&self, id: u16) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// The kind of an attribute that has several.
+    pub(crate) fn element(&self, id: u16) -> Result<u8> {
+        let attr = self.find(id).ok_or(libc::EINVAL)?;
+        Ok(attr.element.to_ne_bytes()[0])
+    }
+
     /// A number, which stands in the attribute itself.
     pub(crate) fn number(&self, id: u16) -> Result<u64> {
         self.find(id).map(|attr| attr.data).ok_or(libc::EINVAL)
@@ -185,11 +207,17 @@ impl Args {
 
 /// Memory where the program says. An error if addresses do not go so far, or if the program itself has not these rights to it.
 pub(crate) fn region(address: u64, len: u64, writable: bool) -> Result<NonNull<[u8]>> {
+    let place = place(address, len)?;
+    program_memory::check(address, place.len(), writable)?;
+    Ok(place)
+}
+
+/// Memory where the program says, whether it is there or not.
+pub(crate) fn place(address: u64, len: u64) -> Result<NonNull<[u8]>> {
     let start = NonNull::new(address as *mut u8).ok_or(libc::EFAULT)?;
     let len = isize::try_from(len)
         .map_err(|_| libc::EINVAL)?
         .unsigned_abs();
     address.checked_add(len as u64).ok_or(libc::EINVAL)?;
-    program_memory::check(address, len, writable)?;
     Ok(NonNull::slice_from_raw_parts(start, len))
 }

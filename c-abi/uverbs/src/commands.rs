@@ -13,6 +13,7 @@ use crate::devx::{create_user, destroy_user};
 use crate::doorbell_pages;
 use crate::events::Channel;
 use crate::objects::{Context, Object};
+use crate::queries::dv_query_port;
 use crate::queues::{Cq, Numbers, Qp, Uar};
 use crate::server::Server;
 use crate::transition::mask;
@@ -55,6 +56,15 @@ impl<'d> Server<'_, '_, 'd> {
             }
             (OBJECT_DEVICE, QUERY_GID_TABLE) => self.query_gid_table(args),
             (OBJECT_DEVICE, QUERY_GID_ENTRY) => self.query_gid(args),
+            (OBJECT_DEVICE, DV_QUERY_PORT) => dv_query_port(args),
+            (matcher::OBJECT, matcher::CREATE) => self.create_matcher(fd, args),
+            (matcher::OBJECT, matcher::DESTROY) => self.destroy_matcher(fd, args),
+            (matcher::RULE, matcher::CREATE) => self.create_rule(fd, args),
+            (matcher::RULE, matcher::DESTROY) => self.destroy_rule(fd, args),
+            (dm::OBJECT, dm::ALLOC) => self.alloc_dm(fd, args),
+            (dm::OBJECT, dm::FREE) => self.free_dm(fd, args),
+            (OBJECT_MR, dm::REG) => self.reg_dm_mr(fd, args),
+            (OBJECT_MR, ADVISE_MR) => self.advise_mr(fd, args),
             (object, _) if object >= devx::DEVX => {
                 let done = self.devx(fd, args);
                 log::debug!("object {object:#x}: {done:?}");
@@ -105,7 +115,9 @@ impl<'d> Server<'_, '_, 'd> {
                     false => self.remove(fd, args, |it| matches!(it, Object::Pd(_))),
                 }
             }
-            command::DEREG_MR => self.remove(fd, args, |it| matches!(it, Object::Mr(..))),
+            command::DEREG_MR => self.remove(fd, args, |it| {
+                matches!(it, Object::Mr(..) | Object::Region(_))
+            }),
             command::DEALLOC_MW => self.remove(fd, args, |it| matches!(it, Object::Mw(_))),
             command::DESTROY_AH => self.remove(fd, args, |it| matches!(it, Object::Ah(_))),
             command::CLOSE_XRCD => self.remove(fd, args, |it| matches!(it, Object::Xrcd(_))),

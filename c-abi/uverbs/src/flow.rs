@@ -17,6 +17,8 @@ pub(crate) struct Flow<'d> {
     /// There until it is taken away.
     pub(crate) rule: Option<FlowRule>,
     pub(crate) qp: u32,
+    /// The handle of the matcher that it is of, if it is of one.
+    pub(crate) matcher: Option<u32>,
 }
 
 impl Flow<'_> {

@@ -202,6 +202,7 @@ impl<'d> Server<'_, '_, 'd> {
             rule: Some(rule.map_err(unruled)?),
             rules,
             qp: handle,
+            matcher: None,
         };
         let handle = self.context(fd)?.add(Object::Flow(Box::new(flow)));
         let comp_mask = 0;

@@ -17,12 +17,14 @@ use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
 use crate::abi::RDMA_VERBS_IOCTL;
 use crate::doorbell_pages::{self, MOST, pages};
 use crate::real::{self, fail};
-use crate::{clock, cm, netdev, thread, trap};
+use crate::{clock, cm, dm, netdev, thread, trap};
 
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
 const DOORBELLS: [i64; 4] = [0, 2, 3, 6];
 /// `MLX5_IB_MMAP_CLOCK_INFO`.
 const CLOCK_INFO: i64 = 7;
+/// `MLX5_IB_MMAP_DEVICE_MEM`.
+const DEVICE_MEMORY: i64 = 8;
 const PAGE: i64 = 4096;
 const NETLINK_RDMA: c_int = 20;
 const NULL: u32 = 3;
@@ -114,6 +116,18 @@ pub unsafe extern "C" fn mmap(
             return match clock::file(page & 0xff, len, protection) {
                 // SAFETY: the caller's promise.
                 Ok(file) => unsafe { map(address, len, protection, flags, file, 0) },
+                Err(errno) => {
+                    fail(errno);
+                    libc::MAP_FAILED
+                }
+            };
+        }
+        if page >> 8 & 0xff == DEVICE_MEMORY {
+            // The index has 8 bits more above the command.
+            let index = page & 0xff | page >> 16 << 8;
+            return match dm::file(fd, index, len) {
+                // SAFETY: the caller's promise.
+                Ok((file, offset)) => unsafe { map(address, len, protection, flags, file, offset) },
                 Err(errno) => {
                     fail(errno);
                     libc::MAP_FAILED

@@ -7,37 +7,74 @@ use bareverbs_node::DevicePlatform as P;
 use bareverbs_node::verbs::{Access, Mr, MrError, Pd};
 use libc::c_int;
 
-use crate::abi::{CORE_IN, CORE_OUT, RegMrIn, RegMrOut, ReregMrIn, ReregMrOut};
-use crate::attrs::{Args, Result, region};
+use crate::abi::{
+    ADVISE_MR_ADVICE, ADVISE_MR_FLAGS, ADVISE_MR_PD, ADVISE_MR_SGES, CORE_IN, CORE_OUT, RegMrIn,
+    RegMrOut, ReregMrIn, ReregMrOut, Sge,
+};
+use crate::attrs::{Args, Result, place, region};
 use crate::objects::Object;
+use crate::program_memory;
 use crate::server::Server;
 
-/// Rights of `enum ib_access_flags` that ask for what the device does not do: `ON_DEMAND`, `FLUSH_GLOBAL` and
-/// `FLUSH_PERSISTENT`.
-const UNSUPPORTED: u32 = 1 << 6 | 1 << 8 | 1 << 9;
+/// `IB_ACCESS_ON_DEMAND`: the memory's pages are looked for when work uses them.
+const ON_DEMAND: u32 = 1 << 6;
+/// Rights of `enum ib_access_flags` that ask for what the device does not do: `FLUSH_GLOBAL` and `FLUSH_PERSISTENT`.
+const UNSUPPORTED: u32 = 1 << 8 | 1 << 9;
+const PAGE: u64 = 4096;
+/// Addresses that a program can have.
+const ADDRESSES: u64 = match cfg!(target_arch = "x86_64") {
+    true => 1 << 47,
+    false => 1 << 48,
+};
+/// The longest region whose pages are looked for on demand: the device has an entry for each.
+const MOST_ON_DEMAND: u64 = 1 << 30;
 /// Rights that there are: those up to `FLUSH_PERSISTENT`, and `IB_ACCESS_OPTIONAL`, which a device may ignore.
 const RIGHTS: u32 = 0x3ff | OPTIONAL;
 const OPTIONAL: u32 = 0x3ff0_0000;
 
 /// The rights that a program asks for, with errors as `ib_check_mr_access` has them.
-fn rights(flags: u32) -> Result<Access> {
+pub(crate) fn rights(flags: u32, on_demand: bool) -> Result<Access> {
     if flags & !RIGHTS != 0 {
         return Err(libc::EINVAL);
     }
-    match flags & UNSUPPORTED {
-        0 => Ok(Access::from_bits_truncate(flags)),
+    let unsupported = match on_demand {
+        true => UNSUPPORTED,
+        false => UNSUPPORTED | ON_DEMAND,
+    };
+    match flags & unsupported {
+        // The pages are the server's affair.
+        0 => Ok(Access::from_bits_truncate(flags & !ON_DEMAND)),
         _ => Err(libc::EOPNOTSUPP),
     }
 }
 
-/// Registers memory.
-pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn) -> Result<Mr<'d, P>> {
-    let access = rights(asked.access_flags)?;
-    // `ib_access_writable`: remote writes and atomics, and windows.
-    let writable = asked.access_flags & (1 << 0 | 1 << 1 | 1 << 3 | 1 << 4) != 0;
-    let region = region(asked.start, asked.length, writable)?;
+/// Returns `true` if the device may write to memory with these rights: remote writes and atomics, and windows
+/// (`ib_access_writable`).
+const fn is_writable(flags: u32) -> bool {
+    flags & (1 << 0 | 1 << 1 | 1 << 3 | 1 << 4) != 0
+}
+
+/// Registers memory. With `on_demand` the device finds pages by the program's addresses at the time of the access, as a model
+/// does: then memory may be registered that is not there yet.
+pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn, on_demand: bool) -> Result<Mr<'d, P>> {
+    let access = rights(asked.access_flags, on_demand)?;
+    let RegMrIn {
+        start,
+        length,
+        hca_va,
+        access_flags,
+        ..
+    } = *asked;
+    let (region, iova) = match access_flags & ON_DEMAND {
+        0 => (region(start, length, is_writable(access_flags))?, hca_va),
+        // All addresses at once (`IB_ODP_SUPPORT_IMPLICIT`), but those of the first page, where nothing lies.
+        _ if (start, length, hca_va) == (0, u64::MAX, 0) => (place(PAGE, ADDRESSES - PAGE)?, PAGE),
+        _ if (start, length) == (0, u64::MAX) => return Err(libc::EINVAL),
+        _ if length > MOST_ON_DEMAND => return Err(libc::ENOMEM),
+        _ => (place(start, length)?, hca_va),
+    };
     // SAFETY: the program says that this is its memory, for the device to use until it deregisters it.
-    let registered = unsafe { pd.reg_mr_iova(region, asked.hca_va, access) };
+    let registered = unsafe { pd.reg_mr_iova(region, iova, access) };
     registered.map_err(unregistered)
 }
 
@@ -45,7 +82,7 @@ pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn) -> Result<Mr<'d, P>>
 pub(crate) fn unregistered(error: MrError) -> i32 {
     log::warn!("{error}");
     match error {
-        MrError::Memory(_) => libc::ENOMEM,
+        MrError::Memory(_) | MrError::DmExhausted => libc::ENOMEM,
         MrError::Command(error) => error.errno().abs(),
         MrError::Unsupported { .. } => libc::EOPNOTSUPP,
         _ => libc::EINVAL,
@@ -56,9 +93,10 @@ impl Server<'_, '_, '_> {
     /// `REG_MR`.
     pub(crate) fn reg_mr(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         let asked: RegMrIn = args.input(CORE_IN)?;
+        let on_demand = self.on_demand;
         let context = self.context(fd)?;
         let pd = context.pd(asked.pd_handle)?;
-        let mr = register(pd, &asked)?;
+        let mr = register(pd, &asked, on_demand)?;
         let out = RegMrOut {
             handle: 0,
             lkey: mr.lkey().0,
@@ -90,6 +128,7 @@ impl Server<'_, '_, '_> {
         if asked.flags == ACCESS {
             return Err(libc::EOPNOTSUPP);
         }
+        let on_demand = self.on_demand;
         let context = self.context(fd)?;
         let Some(Object::Mr(_, before)) = context.objects.get(&asked.handle) else {
             return Err(libc::EINVAL);
@@ -104,12 +143,67 @@ impl Server<'_, '_, '_> {
         if given(ACCESS) {
             now.access_flags = asked.access_flags;
         }
-        let mr = register(context.pd(now.pd_handle)?, &now)?;
+        let mr = register(context.pd(now.pd_handle)?, &now, on_demand)?;
         let (lkey, rkey) = (mr.lkey().0, mr.rkey().0);
         // One that the firmware does not take back has its memory still.
         context.remove(asked.handle, |it| matches!(it, Object::Mr(..)))?;
         context.objects.insert(asked.handle, Object::Mr(mr, now));
         args.output(CORE_OUT, &ReregMrOut { lkey, rkey });
         Ok(())
+    }
+
+    /// `ADVISE_MR`: has pages of regions on demand there before work uses them, with errors as `mlx5_ib_advise_mr` has them.
+    pub(crate) fn advise_mr(&mut self, fd: c_int, args: &Args) -> Result<()> {
+        /// `IB_UVERBS_ADVISE_MR_FLAG_FLUSH`: the program waits for the outcome.
+        const FLUSH: u64 = 1 << 0;
+        let pd = args.number(ADVISE_MR_PD)? as u32;
+        let advice = args.number(ADVISE_MR_ADVICE)?;
+        let flush = args.flags(ADVISE_MR_FLAGS, FLUSH)? == FLUSH;
+        let list = args.bytes(ADVISE_MR_SGES)?;
+        let context = self.context(fd)?;
+        context.is_there(pd)?;
+        context.pd(pd)?;
+        let (sges, []) = list.as_chunks::<{ size_of::<Sge>() }>() else {
+            return Err(libc::EINVAL);
+        };
+        if sges.is_empty() {
+            return Err(libc::EINVAL);
+        }
+        // `PREFETCH`, `PREFETCH_WRITE` and `PREFETCH_NO_FAULT`.
+        let (writes, faults) = match advice {
+            0 => (false, true),
+            1 => (true, true),
+            2 => (false, false),
+            _ => return Err(libc::EOPNOTSUPP),
+        };
+        let mut outcome = Ok(());
+        for sge in sges {
+            let sge: Sge = zerocopy::transmute!(*sge);
+            let region = context.objects.values().find_map(|object| match object {
+                Object::Mr(mr, asked) if mr.lkey().0 == sge.lkey => Some(asked),
+                _ => None,
+            });
+            let region = region.filter(|asked| asked.access_flags & ON_DEMAND != 0);
+            let region = region.ok_or(libc::ENOENT)?;
+            if region.pd_handle != pd || writes && !is_writable(region.access_flags) {
+                return Err(libc::EPERM);
+            }
+            let offset = sge.addr.wrapping_sub(region.hca_va);
+            let end = offset.checked_add(sge.length.into());
+            let done = match end.is_some_and(|end| end <= region.length) {
+                false => Err(libc::EFAULT),
+                // What is there already needs nothing.
+                true if !faults => Ok(()),
+                true => {
+                    let start = region.start.wrapping_add(offset);
+                    program_memory::check(start, sge.length as usize, writes)
+                }
+            };
+            outcome = outcome.and(done);
+        }
+        match flush {
+            true => outcome,
+            false => Ok(()),
+        }
     }
 }

@@ -15,9 +15,11 @@ use crate::attrs::{Result, refused};
 use crate::dct::Dct;
 use crate::devx::{Devx, Umem};
 use crate::devx_events::{Packets, Subscription};
+use crate::dm::{Dm, Region};
 use crate::doorbells;
 use crate::events::Channel;
 use crate::flow::Flow;
+use crate::matcher::Matcher;
 use crate::queues::{Cq, Qp, Uar};
 use crate::raw::{Made, Queue, RawQp, Table};
 use crate::srq::{Opened, Srq};
@@ -28,6 +30,9 @@ pub(crate) enum Object<'d> {
     /// A region, and the request that registered it.
     Mr(Mr<'d, P>, RegMrIn),
     Mw(Mw<'d, P>),
+    Dm(Box<Dm<'d>>),
+    /// A region of memory on the device.
+    Region(Box<Region<'d>>),
     Cq(Box<Cq<'d>>),
     Qp(Box<Qp<'d>>),
     Dct(Box<Dct<'d>>),
@@ -38,6 +43,7 @@ pub(crate) enum Object<'d> {
     Wq(Box<Queue<'d>>),
     Table(Box<Table<'d>>),
     Flow(Box<Flow<'d>>),
+    Matcher(Matcher),
     Devx(Box<Devx<'d>>),
     Umem(Box<Umem<'d>>),
     /// A doorbell page is the context's.
@@ -107,6 +113,14 @@ impl<'d> Context<'d> {
         raw Raw Box<RawQp<'d>>;
         wq Wq Box<Queue<'d>>;
         table Table Box<Table<'d>>;
+    }
+
+    /// Refuses a handle that no object has, as methods do: `rdma_lookup_get_uobject`.
+    pub(crate) fn is_there(&self, handle: u32) -> Result<()> {
+        match self.objects.contains_key(&handle) {
+            true => Ok(()),
+            false => Err(libc::ENOENT),
+        }
     }
 
     pub(crate) fn cqn(&mut self, handle: u32) -> Result<u32> {
@@ -203,7 +217,15 @@ impl Object<'_> {
             Self::Raw(_) | Self::Wq(_) | Self::Table(_) | Self::Flow(_) => 0,
             Self::Srq(_) => 1,
             Self::Cq(_) => 2,
-            Self::Mr(..) | Self::Mw(_) | Self::Umem(_) | Self::Ah(_) | Self::Page | Self::Gone => 3,
+            Self::Mr(..)
+            | Self::Mw(_)
+            | Self::Dm(_)
+            | Self::Region(_)
+            | Self::Umem(_)
+            | Self::Matcher(_)
+            | Self::Ah(_)
+            | Self::Page
+            | Self::Gone => 3,
             Self::Pd(_) | Self::Xrcd(_) => 4,
         }
     }
@@ -232,6 +254,12 @@ impl Object<'_> {
                     Err((mw, error)) => again((Self::Mw(mw), error)),
                 };
             }
+            Self::Dm(dm) => {
+                return match dm.free() {
+                    Ok(()) => Ok(Self::Gone),
+                    Err((dm, error)) => again((Self::Dm(Box::new(dm)), error)),
+                };
+            }
             this => this,
         };
         let done = match &mut this {
@@ -242,6 +270,7 @@ impl Object<'_> {
             Self::Raw(raw) => raw.destroy(),
             Self::Wq(queue) => queue.destroy(),
             Self::Table(table) => table.made.destroy(),
+            Self::Region(region) => region.key.destroy(),
             Self::Flow(flow) => flow.destroy(),
             Self::Devx(devx) => devx.destroy(),
             Self::Umem(umem) => umem.destroy(),

@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use crate::abi::*;
 use crate::attrs::{Args, Result, refused};
+use crate::dm;
 use crate::raw_abi::{ExQueryDeviceOut, Mlx5QueryDeviceOut};
 use crate::raw_commands::{HASH_FIELDS, HASH_TOEPLITZ};
 use crate::server::Server;
@@ -16,6 +17,14 @@ const RAW_PACKET: u32 = 1 << 8;
 /// `MLX5_IB_CQE_RES_FORMAT_HASH` and `_CSUM`, and `_CSUM_STRIDX`.
 const CQE_FORMATS: u32 = 1 << 0 | 1 << 1;
 const CQE_STRIDES: u32 = 1 << 2;
+/// `IB_ODP_SUPPORT` and `IB_ODP_SUPPORT_IMPLICIT`.
+const ODP: u32 = 1 << 0;
+const ODP_IMPLICIT: u32 = 1 << 1;
+/// `enum ib_odp_transport_cap_bits`: SEND, receives, and those of an SRQ; all of them with WRITE, READ and atomics.
+const ODP_SEND: u32 = 1 << 0;
+const ODP_RECV: u32 = 1 << 1;
+const ODP_SRQ: u32 = 1 << 5;
+const ODP_ALL: u32 = (1 << 6) - 1;
 /// Size of a capability group's image.
 const GROUP_LEN: usize = 4096;
 /// Flags of `ib_uverbs_query_device_resp.device_cap_flags`.
@@ -29,6 +38,16 @@ mod cap {
     pub(super) const RAW_IP_CSUM: u32 = 1 << 26;
     pub(super) const MANAGED_FLOW_STEERING: u32 = 1 << 29;
     pub(super) const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
+}
+
+/// `MLX5_IB_METHOD_QUERY_PORT`: what it tells is about ports of an e-switch, which there is none of.
+pub(crate) fn dv_query_port(args: &mut Args) -> Result<()> {
+    if args.number(DV_QUERY_PORT_NUM)? as u32 != 1 {
+        return Err(libc::EINVAL);
+    }
+    // `struct mlx5_ib_uapi_query_port`.
+    args.output(DV_QUERY_PORT_OUT, &[0_u64; 5]);
+    Ok(())
 }
 
 impl Server<'_, '_, '_> {
@@ -126,10 +145,16 @@ impl Server<'_, '_, '_> {
         };
         if extended {
             let power = |log: u8| 1_u32.checked_shl(log.into()).unwrap_or(0);
+            let on_demand = |operations: u32| if self.on_demand { operations } else { 0 };
             let of_frames = |number: u32| if frames.is_some() { number } else { 0 };
             let out = ExQueryDeviceOut {
                 base,
                 response_length: size_of::<ExQueryDeviceOut>() as u32,
+                odp_general: on_demand(ODP | ODP_IMPLICIT).into(),
+                odp_rc: on_demand(ODP_ALL),
+                odp_ud: on_demand(ODP_SEND | ODP_SRQ),
+                max_dm_size: dm::longest(self.device)?,
+                odp_xrc: on_demand(ODP_ALL & !ODP_RECV),
                 timestamp_mask: u64::MAX >> 1,
                 hca_core_clock: self.device.clock_khz().unwrap_or(0).into(),
                 device_cap_flags_ex: u64::from(base.device_cap_flags),
@@ -155,7 +180,6 @@ impl Server<'_, '_, '_> {
                 tso_supported_qpts: if max_tso == 0 { 0 } else { RAW_PACKET },
                 rx_hash_fields_mask: if frames.is_some() { HASH_FIELDS } else { 0 },
                 rx_hash_function: of_frames(HASH_TOEPLITZ.into()) as u8,
-                reserved: [0; 7],
                 cqe_comp_max_num: match compresses {
                     true => caps.hca.cqe_compression_max_num().into(),
                     false => 0,
@@ -165,6 +189,9 @@ impl Server<'_, '_, '_> {
                     (true, false) => CQE_FORMATS,
                     (true, true) => CQE_FORMATS | CQE_STRIDES,
                 },
+                flags: u32::from(caps.hca.cqe_compression_128())
+                    | u32::from(caps.hca.cqe_128_always()) << 1,
+                ..FromZeros::new_zeroed()
             };
             args.output(UHW_OUT, &out);
         } else {

@@ -6,11 +6,12 @@
 use std::rc::Rc;
 
 use bareverbs_node::DevicePlatform as P;
+use bareverbs_node::verbs::firmware_cmds::caps::HcaCap;
 use bareverbs_node::verbs::firmware_cmds::cq::{CreateCqIn as CreateCq, DestroyCqIn, ModifyCqIn};
 use bareverbs_node::verbs::firmware_cmds::numbers::Cqn;
 use bareverbs_node::verbs::firmware_cmds::qp::CreateQpIn as CreateQp;
 use bareverbs_node::verbs::firmware_cmds::uar::{AllocUarIn, DeallocUarIn};
-use bareverbs_node::verbs::firmware_cmds::values::{ModifyCq, RqType};
+use bareverbs_node::verbs::firmware_cmds::values::{CqeSize, ModifyCq, RqType};
 use bareverbs_node::verbs::platform::Mapping;
 use bareverbs_node::verbs::qp::ForeignQp;
 use bareverbs_node::verbs::{
@@ -168,6 +169,10 @@ impl Drop for Mapped<'_> {
     }
 }
 
+/// `MLX5_IB_CREATE_CQ_FLAGS_*`.
+const CQE_128B_PAD: u16 = 1 << 0;
+const UAR_PAGE_INDEX: u16 = 1 << 1;
+
 /// Entries of a CQ that has room for as many completions as are asked for.
 fn cq_size(device: &Device<'_, P>, cqe: u32) -> Result<u32> {
     let most = 1 << device.capabilities().hca.log_max_cq_sz();
@@ -179,20 +184,30 @@ fn cq_size(device: &Device<'_, P>, cqe: u32) -> Result<u32> {
 }
 
 /// The size of a CQE as the context has it, and in bytes.
-fn size_code(cqe_size: u32) -> Result<(u8, u64)> {
+fn size_code(cqe_size: u32, padded: bool) -> Result<(CqeSize, u64)> {
     match cqe_size {
-        64 => Ok((0, 64)),
-        128 => Ok((1, 128)),
+        64 => Ok((CqeSize::Bytes64, 64)),
+        128 if padded => Ok((CqeSize::Bytes128Padded, 128)),
+        128 => Ok((CqeSize::Bytes128, 128)),
         _ => Err(libc::EINVAL),
     }
 }
 
-/// The format of compressed CQEs as the context has it: `mini_cqe_res_format_to_hw`.
-fn mini_format(provided: &Mlx5CreateCqIn) -> Result<u8> {
-    match (provided.cqe_comp_en, provided.cqe_comp_res_format) {
-        (0, _) | (_, 1) => Ok(0),
-        (_, 2) => Ok(1),
-        (_, 4) => Ok(3),
+/// The format of compressed CQEs as the context has it: `mini_cqe_res_format_to_hw`. Errors as `create_cq_user` has them.
+fn mini_format(caps: &HcaCap, provided: &Mlx5CreateCqIn) -> Result<u8> {
+    if provided.cqe_comp_en != 1 {
+        return Ok(0);
+    }
+    let compresses = match provided.cqe_size {
+        128 => caps.cqe_compression_128(),
+        _ => caps.cqe_compression(),
+    };
+    match provided.cqe_comp_res_format {
+        _ if !compresses => Err(libc::EOPNOTSUPP),
+        1 => Ok(0),
+        2 => Ok(1),
+        4 if caps.mini_cqe_resp_stride_index() => Ok(3),
+        4 => Err(libc::EOPNOTSUPP),
         _ => Err(libc::EINVAL),
     }
 }
@@ -203,6 +218,8 @@ pub(crate) struct Cq<'d> {
     ring: Mapped<'d>,
     _record: Mapped<'d>,
     size: u32,
+    /// Its CQEs are as long as two, and the device writes both.
+    padded: bool,
     pub(crate) channel: Option<Rc<Channel>>,
     pub(crate) user_handle: u64,
     /// Events sent into the channel, and asynchronous ones.
@@ -218,7 +235,16 @@ impl<'d> Cq<'d> {
         provided: &Mlx5CreateCqIn,
         channel: Option<Rc<Channel>>,
     ) -> Result<(Self, CreateCqOut)> {
-        let (code, stride) = size_code(provided.cqe_size)?;
+        let caps = &device.capabilities().hca;
+        let padded = provided.flags & CQE_128B_PAD != 0;
+        if provided.flags & !(CQE_128B_PAD | UAR_PAGE_INDEX) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let (code, stride) = size_code(provided.cqe_size, padded)?;
+        let format = mini_format(caps, provided)?;
+        if padded && (stride != 128 || !caps.cqe_128_always()) {
+            return Err(libc::EOPNOTSUPP);
+        }
         let size = cq_size(device, wanted.cqe)?;
         let mut ring = ring(device, provided.buf_addr, u64::from(size) * stride)?;
         let mut record = record(device, provided.db_addr)?;
@@ -227,11 +253,11 @@ impl<'d> Cq<'d> {
         create.set_uid(uid);
         create
             .cq_context_mut()
-            .set_cqe_sz(code)
+            .set_cqe_sz(code.number())
             .set_log_cq_size(size.ilog2() as u8)
             .set_oi(wanted.flags & 2 != 0)
-            .set_cqe_comp_en(provided.cqe_comp_en != 0)
-            .set_mini_cqe_res_format(mini_format(provided)?)
+            .set_cqe_comp_en(provided.cqe_comp_en == 1)
+            .set_mini_cqe_res_format(format)
             .set_uar_page(uar)
             .set_c_eqn_or_apu_element(eqn)
             .set_page_offset(ring.offset())
@@ -248,6 +274,7 @@ impl<'d> Cq<'d> {
             ring,
             _record: record,
             size,
+            padded,
             channel,
             user_handle: wanted.user_handle,
             events: 0,
@@ -269,7 +296,7 @@ impl<'d> Cq<'d> {
         if size == self.size {
             return Ok(size - 1);
         }
-        let (code, stride) = size_code(provided.cqe_size.into())?;
+        let (code, stride) = size_code(provided.cqe_size.into(), self.padded)?;
         let len = u64::from(size) * stride;
         let mut ring = ring(self.device, provided.buf_addr, len)?;
         let mut command = ModifyCqIn::new();
@@ -280,7 +307,7 @@ impl<'d> Cq<'d> {
             .set_modify_field_select_resize_field_select(0b111);
         command
             .cq_context_mut()
-            .set_cqe_sz(code)
+            .set_cqe_sz(code.number())
             .set_log_cq_size(size.ilog2() as u8)
             .set_page_offset(ring.offset());
         let mut page = |index| ring.page(index);

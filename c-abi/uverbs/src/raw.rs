@@ -47,7 +47,7 @@ pub(crate) struct Made<'d> {
 }
 
 impl<'d> Made<'d> {
-    fn new(device: &'d Device<'d, P>, destroy: Opcode, uid: u16, number: u32) -> Self {
+    pub(crate) fn new(device: &'d Device<'d, P>, destroy: Opcode, uid: u16, number: u32) -> Self {
         Self {
             device,
             destroy,

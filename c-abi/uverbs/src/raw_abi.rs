@@ -98,12 +98,16 @@ structures! {
     /// `struct ib_uverbs_flow_spec_action_tag`, behind its header.
     struct TagIn { tag: u32, reserved: u32, }
 
-    /// The beginning of `struct ib_uverbs_ex_query_device_resp`, of which `response_length` says how much there is.
+    /// `struct ib_uverbs_ex_query_device_resp`.
     struct ExQueryDeviceOut {
         base: QueryDeviceOut,
         comp_mask: u32,
         response_length: u32,
-        odp: [u64; 3],
+        odp_general: u64,
+        odp_rc: u32,
+        odp_uc: u32,
+        odp_ud: u32,
+        odp_reserved: u32,
         timestamp_mask: u64,
         hca_core_clock: u64,
         device_cap_flags_ex: u64,
@@ -113,6 +117,11 @@ structures! {
         reserved: u32,
         max_wq_type_rq: u32,
         raw_packet_caps: u32,
+        tag_matching: [u32; 6],
+        cq_moderation: [u32; 2],
+        max_dm_size: u64,
+        odp_xrc: u32,
+        reserved1: u32,
     }
     /// The beginning of `struct mlx5_ib_query_device_resp`.
     struct Mlx5QueryDeviceOut {
@@ -125,5 +134,8 @@ structures! {
         reserved: [u8; 7],
         cqe_comp_max_num: u32,
         cqe_comp_formats: u32,
+        packet_pacing: [u32; 4],
+        multi_packet_wqes: u32,
+        flags: u32,
     }
 }

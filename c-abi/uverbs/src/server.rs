@@ -58,6 +58,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     /// As the program finds it in the device's file.
     pub(crate) node_guid: [u8; 8],
     pub(crate) events: EventQueue<'d>,
+    /// The device finds a program's memory by its addresses, page by page, when work uses it.
+    pub(crate) on_demand: bool,
     /// The page by which programs convert time stamps, unless the device does not say how fast its clock is.
     pub(crate) clock: Option<ClockPage>,
     pub(crate) domains: Domains<'d>,

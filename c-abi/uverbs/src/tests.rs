@@ -3,139 +3,20 @@
 // UNSAFETY: a device's file is opened, and memory of calls.
 #![expect(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use libc::{c_int, c_void};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
 mod cm_calls;
 mod devx_calls;
+mod dm_calls;
+mod matcher_calls;
+mod on_demand;
+mod program;
 
 use crate::abi::*;
 use crate::raw_abi::*;
 use crate::thread;
-
-/// A call with its attributes.
-#[repr(C)]
-struct Call<const N: usize> {
-    header: Header,
-    attrs: [Attr; N],
-}
-
-fn attr(id: u16, len: usize, data: u64) -> Attr {
-    Attr {
-        id,
-        len: len as u16,
-        flags: 0,
-        element: 0,
-        data,
-    }
-}
-
-/// Calls a method. An error number, or the attributes after it.
-fn method<const N: usize>(
-    fd: c_int,
-    (object, method): (u16, u16),
-    attrs: [Attr; N],
-) -> Result<[Attr; N], c_int> {
-    let mut call = Call {
-        header: Header {
-            length: size_of::<Call<N>>() as u16,
-            object,
-            method,
-            num_attrs: N as u16,
-            ..FromZeros::new_zeroed()
-        },
-        attrs,
-    };
-    match thread::call(fd, (&raw mut call).cast::<c_void>()) {
-        0 => Ok(call.attrs),
-        errno => Err(errno),
-    }
-}
-
-/// Sends a command, with what goes in and the rooms for the answers of the core and of the provider.
-fn command(
-    fd: c_int,
-    number: u32,
-    inputs: [&[u8]; 2],
-    outputs: [&mut [u8]; 2],
-) -> Result<(), c_int> {
-    // What fits stands in the attribute itself.
-    let input = |id, bytes: &[u8]| {
-        let mut data = [0; 8];
-        match data.get_mut(..bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                attr(id, bytes.len(), u64::from_ne_bytes(data))
-            }
-            None => attr(id, bytes.len(), bytes.as_ptr() as u64),
-        }
-    };
-    let [core, provider] = outputs;
-    let attrs = [
-        attr(WRITE_CMD, 0, number.into()),
-        input(CORE_IN, inputs[0]),
-        input(UHW_IN, inputs[1]),
-        attr(CORE_OUT, core.len(), core.as_mut_ptr() as u64),
-        attr(UHW_OUT, provider.len(), provider.as_mut_ptr() as u64),
-    ];
-    method(fd, (OBJECT_DEVICE, INVOKE_WRITE), attrs).map(drop)
-}
-
-/// Sends a command that has no part of a provider.
-fn plain<T: FromBytes + IntoBytes>(
-    fd: c_int,
-    number: u32,
-    input: &(impl IntoBytes + zerocopy::Immutable),
-) -> Result<T, c_int> {
-    let mut out = T::new_zeroed();
-    command(
-        fd,
-        number,
-        [input.as_bytes(), &[]],
-        [out.as_mut_bytes(), &mut []],
-    )?;
-    Ok(out)
-}
-
-fn alloc_pd(fd: c_int) -> (u32, u32) {
-    let (mut out, mut provider) = (HandleOnly::new_zeroed(), Mlx5AllocPdOut::new_zeroed());
-    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
-    command(fd, command::ALLOC_PD, [&[0; 8], &[]], rooms).unwrap();
-    (out.handle, provider.pdn)
-}
-
-/// A ring and a doorbell record, which the device uses as well.
-#[repr(C, align(4096))]
-struct Ring([AtomicU32; 1024], [AtomicU32; 2]);
-
-impl Ring {
-    fn new() -> Box<Self> {
-        let zero = || AtomicU32::new(0);
-        let words = std::array::from_fn(|_| zero());
-        Box::new(Self(words, [zero(), zero()]))
-    }
-
-    fn addresses(&self) -> (u64, u64) {
-        (self.0.as_ptr() as u64, self.1.as_ptr() as u64)
-    }
-
-    /// Writes a word of the ring.
-    fn put(&self, at: usize, value: u32) {
-        self.0[at].store(value.to_be(), Ordering::Release);
-    }
-
-    /// Writes the word of the record that counts, and rings.
-    fn post(&self, value: u32) {
-        self.1[1].store(value.to_be(), Ordering::Release);
-        thread::ring();
-    }
-
-    fn posted(&self) -> u32 {
-        u32::from_be(self.1[1].load(Ordering::Acquire))
-    }
-}
+use program::{Ring, alloc_pd, attr, command, method, open_context, plain};
 
 /// Requests posted to a QP in the error state are flushed, each time that the QP comes there; the CQ, armed, sends an event.
 fn a_queue_pair_flushes(fd: c_int, pd: u32, cq: u32, channel: c_int, cq_ring: &Ring) {
@@ -317,6 +198,8 @@ fn frames_and_rules(fd: c_int, pd: u32, cq: u32) {
     assert_eq!(hashes.qpn, 0);
     assert_eq!(modify(hashes.handle, 1, 1 << 5), Err(libc::ENOSYS));
 
+    matcher_calls::rules(fd, qp.handle, pd);
+
     // What is used stays until its users are gone.
     let mut rule = CreateFlowIn::new_zeroed();
     (rule.qp_handle, rule.port, rule.priority) = (qp.handle, 1, 16);
@@ -492,21 +375,6 @@ fn an_address_handle_and_a_path(fd: c_int, pd: u32, cq: u32) {
     plain::<DestroyQpOut>(fd, command::DESTROY_QP, &query).unwrap();
 }
 
-/// Opens a descriptor with a context.
-fn open_context(flags: u32) -> c_int {
-    // SAFETY: text of C's.
-    let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
-    let mut asked = Mlx5GetContextIn::new_zeroed();
-    (asked.total_num_bfregs, asked.max_cqe_version, asked.flags) = (16, 1, flags);
-    let (mut out, mut provider) = (GetContextOut::new_zeroed(), Mlx5GetContextOut::new_zeroed());
-    let rooms = [out.as_mut_bytes(), provider.as_mut_bytes()];
-    let inputs: [&[u8]; 2] = [&[0; 8], asked.as_bytes()];
-    command(fd, command::GET_CONTEXT, inputs, rooms).unwrap();
-    assert_eq!((provider.tot_bfregs, provider.cqe_version), (16, 1));
-    assert_eq!((provider.num_uars_per_page, provider.num_ports), (1, 1));
-    fd
-}
-
 #[test]
 fn objects_come_and_go_by_commands() {
     // SAFETY: text of C's.
@@ -534,11 +402,11 @@ fn objects_come_and_go_by_commands() {
     region.access_flags = 3;
     let registered = register(&region).unwrap();
     assert_eq!(registered.lkey, registered.rkey);
-    // Rights that there are not, paging on demand, and one that a device may ignore.
+    // Rights that there are not, those of persistent memory, and one that a device may ignore.
     for (flags, end) in [
         (1 << 30, Some(libc::EINVAL)),
         (1 << 10, Some(libc::EINVAL)),
-        (1 << 6, Some(libc::EOPNOTSUPP)),
+        (1 << 8, Some(libc::EOPNOTSUPP)),
         (1 << 29, None),
     ] {
         region.access_flags = 1 | flags;
@@ -617,6 +485,8 @@ fn objects_come_and_go_by_commands() {
     wanted.comp_channel = 12345;
     assert_eq!(create(&wanted, &provided).unwrap_err(), libc::EBADF);
 
+    on_demand::regions(fd, pd);
+    dm_calls::memory_on_the_device(fd, pd);
     a_limit_and_a_domain(fd, pd, cq.handle, &ring);
     an_address_handle_and_a_path(fd, pd, cq.handle);
     frames_and_rules(fd, pd, cq.handle);

@@ -25,7 +25,7 @@ use crate::cm::{Manager, Written};
 use crate::events::EventQueue;
 use crate::server::Server;
 use crate::srq::Domains;
-use crate::{doorbells, netdev, trap};
+use crate::{dm, doorbells, netdev, trap};
 
 /// Connections of the connection manager's at once.
 const CONNECTIONS: usize = 1024;
@@ -256,6 +256,9 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
         [device] => device,
         ref devices => return Err(Error::NotOneDevice(devices.len())),
     };
+    if device == DeviceName::Model {
+        dm::start();
+    }
     Node::open_with(device, address, options)?.run(|cm| {
         let device = cm.device();
         if let Some((_, entry)) = device.gid_table().next() {
@@ -272,6 +275,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 manager: Manager::default(),
                 node_guid: node_guid(),
                 events,
+                on_demand: !device.platform().is_card(),
                 clock: ClockPage::new(device),
                 domains: Domains::default(),
                 rules: None,

@@ -160,6 +160,12 @@ impl<'d, P: Platform> Dm<'d, P> {
         self.len == 0
     }
 
+    /// Its place in BAR 0, which is also its address in keys of the device.
+    #[must_use]
+    pub const fn place(&self) -> u64 {
+        self.start
+    }
+
     /// The word in BAR 0 with byte `offset`.
     fn check(&self, offset: usize, len: usize) -> Result<usize, OutOfRange> {
         let error = OutOfRange {

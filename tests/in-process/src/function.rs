@@ -5,8 +5,9 @@ use crate::memory::Memory;
 use crate::network::Inbox;
 use crate::port::{Interrupts, Outbox, Port};
 use connectx_model::{Config, Model};
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// A model and its way out.
@@ -32,6 +33,15 @@ pub(crate) struct Slot {
     by: AtomicUsize,
 }
 
+/// The file for the memory on the device.
+static DEVICE_MEMORY: OnceLock<Arc<File>> = OnceLock::new();
+
+/// Has the memory on the device in a file, for others to map: of the models that are made from now on, of which the process has
+/// one. A second file is not used.
+pub fn keep_device_memory_in(file: File) {
+    let _ = DEVICE_MEMORY.set(Arc::new(file));
+}
+
 /// A number for the calling thread.
 fn me() -> usize {
     thread_local!(static ME: u8 = const { 0 });
@@ -39,7 +49,10 @@ fn me() -> usize {
 }
 
 impl Slot {
-    pub(crate) fn new(config: Config, vectors: usize) -> Self {
+    pub(crate) fn new(mut config: Config, vectors: usize) -> Self {
+        if let Some(file) = DEVICE_MEMORY.get() {
+            config.memic_file = Some(file.clone());
+        }
         Self {
             function: Mutex::new(Function {
                 model: Model::new(config),

@@ -24,6 +24,7 @@ mod tapped;
 mod world;
 mod write_combining;
 
+pub use function::keep_device_memory_in;
 pub use gone_memory::survive_gone_memory;
 pub use memory::Accounting;
 pub use network::Wire;

@@ -16,6 +16,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 const PAGE: u64 = 4096;
+/// A region of this length, such as one of all addresses, is mapped in pages of 2 GiB.
+const HUGE: usize = 1 << 40;
+const HUGE_SHIFT: u8 = 31;
 /// The byte that fills freed memory.
 const POISON: u8 = 0xdb;
 /// Device addresses start here: far from anything that is a pointer, and above 4 GiB so that the high half matters.
@@ -189,14 +192,19 @@ impl Memory {
     pub(crate) fn map(&mut self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
         let ptr = region.cast::<u8>();
         let start = ptr.as_ptr() as u64;
-        let first = start & !(PAGE - 1);
-        let pages = ((start + region.len().max(1) as u64).next_multiple_of(PAGE) - first) / PAGE;
+        let shift = match region.len() {
+            HUGE.. => HUGE_SHIFT,
+            _ => PAGE.ilog2() as u8,
+        };
+        let page = 1 << shift;
+        let first = start & !(page - 1);
+        let pages = ((start + region.len().max(1) as u64).next_multiple_of(page) - first) / page;
         let mut iovas = Vec::with_capacity(pages as usize);
         for index in 0..pages {
             // Only the part of the page that belongs to the region is reachable.
-            let from = start.max(first + index * PAGE);
-            let to = (start + region.len() as u64).min(first + (index + 1) * PAGE);
-            let iova = self.take_iova(PAGE, PAGE);
+            let from = start.max(first + index * page);
+            let to = (start + region.len() as u64).min(first + (index + 1) * page);
+            let iova = self.take_iova(page, page);
             iovas.push(iova);
             if let Some(part) = NonNull::new(from as *mut u8).filter(|_| to > from) {
                 let entry = Entry {
@@ -206,7 +214,7 @@ impl Memory {
                     },
                     allocation: None,
                 };
-                self.regions.insert(iova + from % PAGE, entry);
+                self.regions.insert(iova + from % page, entry);
             }
         }
         let token = self.next_token;
@@ -216,7 +224,7 @@ impl Memory {
         Ok(Mapping {
             ptr,
             len: region.len(),
-            page_shift: 12,
+            page_shift: shift,
             pages: pages as usize,
             token,
         })
@@ -233,7 +241,7 @@ impl Memory {
             .expect("unmapped something that was not mapped");
         for (index, iova) in iovas.iter().enumerate() {
             let offset = if index == 0 {
-                mapping.ptr.as_ptr() as u64 % PAGE
+                mapping.ptr.as_ptr() as u64 % (1 << mapping.page_shift)
             } else {
                 0
             };

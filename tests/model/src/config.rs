@@ -6,6 +6,8 @@ use bareverbs_firmware_cmds::caps::{
     AtomicCaps, DeviceMemCap, EthernetOffloadCaps, FlowTableNicCap, HcaCap, HcaCap2, RoceCap,
 };
 use core::time::Duration;
+use std::fs::File;
+use std::sync::Arc;
 
 /// The owner of the MSI-X table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +173,8 @@ pub struct Config {
     pub device_memory: DeviceMemCap,
     /// The number of its pages of 4 KiB, from its start on, that other functions of the card hold.
     pub memic_held: u32,
+    /// The file that has the memory on the device, for others to map; without one the model has it itself.
+    pub memic_file: Option<Arc<File>>,
 }
 
 impl Config {
@@ -235,6 +239,7 @@ impl Config {
             flow_table: FlowTableNicCap::ZERO,
             device_memory: DeviceMemCap::ZERO,
             memic_held: 0,
+            memic_file: None,
         }
     }
 

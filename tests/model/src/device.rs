@@ -179,7 +179,7 @@ impl Device {
             users: Users::default(),
             umems: Table::new(1, 1 << caps.general.log_max_umem()),
             mkeys: Table::new(0x10, (1 << 24) - 0x20),
-            memic: Memic::new(&caps.device_memory, config.memic_held),
+            memic: Memic::new(&caps.device_memory, &config),
             eqs: Table::new(config.first_eqn, most_eqs(&config, &caps.general)),
             cqs: Table::new(0x400, 1 << caps.general.log_max_cq()),
             qps: qp_table(&caps.general),

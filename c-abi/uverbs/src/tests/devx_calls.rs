@@ -1,8 +1,12 @@
 //! DevX's methods.
 
 use bareverbs_node::verbs::firmware_cmds::srq::{CreateRmpIn, ModifyRmpIn};
+use libc::c_int;
+use zerocopy::{FromZeros, IntoBytes};
 
-use super::*;
+use super::program::*;
+use crate::abi::*;
+use crate::thread;
 
 /// Channels of DevX: what a subscription and a query may say, completions that are counted and told, and a late answer.
 pub(super) fn events() {

@@ -4,17 +4,35 @@ use bareverbs_firmware_cmds::caps::DeviceMemCap;
 use core::cell::RefCell;
 use core::ops::Range;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use crate::config::Config;
 
 /// Memory on the device, by its place in BAR 0.
 #[derive(Debug, Default)]
 pub(crate) struct Memic {
     /// The part of the BAR that shows it.
     window: Range<u64>,
-    bytes: RefCell<Vec<u8>>,
+    bytes: Bytes,
     /// The allocations: place and length.
     allocated: BTreeMap<u64, u64>,
     /// The number of bytes, from the start on, that other functions hold.
     held: u64,
+}
+
+/// The place of the bytes.
+#[derive(Debug)]
+enum Bytes {
+    Here(RefCell<Vec<u8>>),
+    In(Arc<File>),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Here(RefCell::default())
+    }
 }
 
 /// Size of the pages of which drivers make up the ranges that they ask for.
@@ -23,18 +41,24 @@ const PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 16;
 
 impl Memic {
-    pub(crate) fn new(caps: &DeviceMemCap, held_pages: u32) -> Self {
+    pub(crate) fn new(caps: &DeviceMemCap, config: &Config) -> Self {
         let start = caps.memic_bar_start_addr();
         let size = if caps.memic() {
             caps.memic_bar_size()
         } else {
             0
         };
+        // A file that cannot be so long is not used: those who map it find that it is short.
+        let file = config.memic_file.as_ref();
+        let file = file.filter(|file| file.set_len(size.into()).is_ok());
         Self {
             window: start..start + u64::from(size),
-            bytes: RefCell::new(vec![0; size as usize]),
+            bytes: match file {
+                Some(file) => Bytes::In(file.clone()),
+                None => Bytes::Here(RefCell::new(vec![0; size as usize])),
+            },
             allocated: BTreeMap::new(),
-            held: u64::from(held_pages) * PAGE,
+            held: u64::from(config.memic_held) * PAGE,
         }
     }
 
@@ -105,24 +129,32 @@ impl Memic {
     }
 
     pub(crate) fn read(&self, place: u64, data: &mut [u8]) -> bool {
-        let (bytes, at) = (self.bytes.borrow(), place.wrapping_sub(self.window.start));
-        let from = usize::try_from(at).ok();
-        match from.and_then(|at| bytes.get(at..at.checked_add(data.len())?)) {
-            Some(bytes) => data.copy_from_slice(bytes),
-            None => return false,
+        let Some(at) = self.at(place, data.len()) else {
+            return false;
+        };
+        match &self.bytes {
+            Bytes::In(file) => return file.read_exact_at(data, at as u64).is_ok(),
+            Bytes::Here(bytes) => data.copy_from_slice(&bytes.borrow()[at..][..data.len()]),
         }
         true
     }
 
+    /// The offset of these bytes in the window, if they lie there.
+    fn at(&self, place: u64, len: usize) -> Option<usize> {
+        let end = place.checked_add(len as u64)?;
+        let inside = self.contains(&(place..end));
+        inside.then(|| (place - self.window.start) as usize)
+    }
+
     pub(crate) fn write(&self, place: u64, data: &[u8]) -> bool {
-        let (mut bytes, at) = (
-            self.bytes.borrow_mut(),
-            place.wrapping_sub(self.window.start),
-        );
-        let from = usize::try_from(at).ok();
-        match from.and_then(|at| bytes.get_mut(at..at.checked_add(data.len())?)) {
-            Some(bytes) => bytes.copy_from_slice(data),
-            None => return false,
+        let Some(at) = self.at(place, data.len()) else {
+            return false;
+        };
+        match &self.bytes {
+            Bytes::In(file) => return file.write_all_at(data, at as u64).is_ok(),
+            Bytes::Here(bytes) => {
+                bytes.borrow_mut()[at..][..data.len()].copy_from_slice(data);
+            }
         }
         true
     }
