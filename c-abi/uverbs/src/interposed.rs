@@ -112,27 +112,22 @@ pub unsafe extern "C" fn mmap(
     let ours = file > 0 && is_device(fd, NULL);
     if ours {
         let page = offset / PAGE;
-        if page >> 8 & 0xff == CLOCK_INFO {
-            return match clock::file(page & 0xff, len, protection) {
-                // SAFETY: the caller's promise.
-                Ok(file) => unsafe { map(address, len, protection, flags, file, 0) },
-                Err(errno) => {
-                    fail(errno);
-                    libc::MAP_FAILED
-                }
-            };
-        }
-        if page >> 8 & 0xff == DEVICE_MEMORY {
+        let other = match page >> 8 & 0xff {
+            CLOCK_INFO => Some(clock::file(page & 0xff, len, protection).map(|file| (file, 0))),
             // The index has 8 bits more above the command.
-            let index = page & 0xff | page >> 16 << 8;
-            return match dm::file(fd, index, len) {
-                // SAFETY: the caller's promise.
-                Ok((file, offset)) => unsafe { map(address, len, protection, flags, file, offset) },
-                Err(errno) => {
-                    fail(errno);
-                    libc::MAP_FAILED
-                }
-            };
+            DEVICE_MEMORY => Some(dm::file(fd, page & 0xff | page >> 16 << 8, len)),
+            _ => None,
+        };
+        match other {
+            // SAFETY: the caller's promise.
+            Some(Ok((file, at))) => unsafe {
+                return map(address, len, protection, flags, file, at);
+            },
+            Some(Err(errno)) => {
+                fail(errno);
+                return libc::MAP_FAILED;
+            }
+            None => {}
         }
         if !DOORBELLS.contains(&(page >> 8 & 0xff)) {
             fail(libc::EINVAL);
