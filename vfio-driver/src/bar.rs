@@ -304,7 +304,7 @@ mod tests {
         let map = MmapOptions::new().offset(at).len(PAGE).map_raw(&file);
         let map = map.unwrap();
         bar.write_be32(PAGE + 8, 0x0102_0304);
-        // SAFETY: the mapping has a page, and nobody writes to it now.
+        // SAFETY: the mapping has a page, and no other thread writes to it now.
         let seen = unsafe { map.as_ptr().add(8).cast::<[u8; 4]>().read_volatile() };
         assert_eq!(seen, [1, 2, 3, 4]);
         // In the gap, partly in it, behind the end, with nothing in it.

@@ -26,7 +26,7 @@ pub(crate) struct Companion {
     pub(crate) kind: c_int,
     /// The socket is on the system's network as well.
     is_both: AtomicBool,
-    /// Nobody has bound the socket before it was connected.
+    /// The socket was connected without being bound first.
     unbound: AtomicBool,
     /// The file behind the descriptor. Another one is there when the descriptor was closed where nothing is interposed.
     file: Option<(u64, u64)>,

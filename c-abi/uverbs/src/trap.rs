@@ -43,7 +43,7 @@ pub(crate) fn is_card() -> bool {
     CARD.load(Ordering::Acquire)
 }
 
-/// The pages are a card's: nobody looks at records, and stores are let through.
+/// The pages are a card's: stores reach it directly, and the server does not look at records.
 pub(crate) fn leave_to_card() {
     CARD.store(true, Ordering::Release);
 }

@@ -346,7 +346,7 @@ fn requests_for_datagrams_are_ids() {
     );
     assert_eq!(set(listener, 1, option::IB_PATH, at, 1), Err(libc::EINVAL));
 
-    // One request more, which nobody takes, goes with the listener.
+    // One request more, whose event is not fetched, is destroyed with the listener.
     let late = create(file, UDP, 4).unwrap();
     tell(
         file,

@@ -63,7 +63,7 @@ pub(super) fn regions(fd: c_int, pd: u32) {
     assert_eq!(with(part(readable, start + 1, 4096)), Err(libc::EFAULT));
     assert_eq!(with(part(readable, start - 1, 1)), Err(libc::EFAULT));
     assert_eq!(with(part(everything, start + 64, 4096)), Ok(()));
-    // Nobody waits for the outcome without the flag, and nothing is looked for where no fault is wanted.
+    // Without the flag the call does not wait for the outcome, and without faults it looks for no page.
     let missing = [part(gone, 1 << 20, 4096)];
     assert_eq!(advise(pd, WRITE, FLUSH, &missing), Err(libc::EFAULT));
     assert_eq!(advise(pd, WRITE, 0, &missing), Ok(()));

@@ -55,7 +55,7 @@ pub(super) fn draw(draw: Draw, wanted: usize) -> Draw {
     while ids.draw.lines.len() < wanted && ids.count < 40 {
         ids.call();
     }
-    // What nobody has taken is there after a while.
+    // Events that the script has not fetched are there after a while.
     let mut channels: Vec<String> = ids.all.iter().map(|id| id.channel.clone()).collect();
     channels.sort_unstable();
     channels.dedup();
