@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 const PAGE: u64 = 4096;
 /// A region of this length, such as one of all addresses, is mapped in pages of 2 GiB.
-const HUGE: usize = 1 << 40;
+const HUGE: u64 = 1 << 40;
 const HUGE_SHIFT: u8 = 31;
 /// The byte that fills freed memory.
 const POISON: u8 = 0xdb;
@@ -192,7 +192,7 @@ impl Memory {
     pub(crate) fn map(&mut self, region: NonNull<[u8]>) -> Result<Mapping, DmaError> {
         let ptr = region.cast::<u8>();
         let start = ptr.as_ptr() as u64;
-        let shift = match region.len() {
+        let shift = match region.len() as u64 {
             HUGE.. => HUGE_SHIFT,
             _ => PAGE.ilog2() as u8,
         };
