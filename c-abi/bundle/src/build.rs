@@ -31,7 +31,8 @@ pub fn build(folder: Option<&Path>, kept: Kept) -> Result<Bundle, String> {
     cargo
         .current_dir(&root)
         .args(["build", "--quiet", "--locked", "--lib", "--bin", RUNNER]);
-    for package in PACKAGES {
+    // The last one is not linked: with its features, the libraries share what the workspace's other programs have compiled.
+    for package in PACKAGES.iter().chain(&["bareverbs-unified"]) {
         cargo.args(["--package", package]);
     }
     if kept != Kept::Debug {
