@@ -192,11 +192,7 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         let (seq, until) = (slot.route.resolve_seq, slot.route.deadline);
         let attempt = Attempt { seq, until };
         let outcome = match self.resolver.subnet_mut().find_path(now, &query, attempt) {
-            Ok(Some(path)) => {
-                // It may have the subnet's own prefix, with which the peer compares (`cma_query_handler` of core/cma.c).
-                ids[index].route.address.remote_gid = path.dgid;
-                self.take_path(&mut ids[index], &path)
-            }
+            Ok(Some(path)) => self.take_path(&mut ids[index], &path),
             Ok(None) if now < until => return false,
             Ok(None) => Err(RdmaError::Unanswered(self.awaited(slot))),
             Err(RdmaError::Sa(SaError::Status(SaStatus::NO_RECORDS))) if slot.route.limited => Err(
@@ -230,6 +226,9 @@ impl<P: Platform, R: Resolver> Router<'_, '_, P, R> {
         slot.route.packet_life_time = path.packet_life_time;
         slot.route.address.local_lid = path.slid;
         slot.route.address.remote_lid = path.dlid;
+        // It may have the subnet's own prefix, with which the peer compares: a request has the path's (`cma_query_handler` and
+        // `cma_connect_ib` of core/cma.c).
+        slot.route.address.remote_gid = path.dgid;
         slot.route.address.service_level = path.sl;
         slot.route.address.flow_label = path.flow_label;
         slot.route.address.traffic_class = path.traffic_class;

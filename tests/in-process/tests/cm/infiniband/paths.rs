@@ -96,6 +96,17 @@ fn a_path_from_elsewhere() {
     nodes.cms[0].set_option(id, IdOption::IbPath(path)).unwrap();
     nodes.expect(0, EventType::RouteResolved);
     assert_eq!(nodes.cms[0].route(id).unwrap().path_mtu, 3);
+    // Requests have the GID that the path has.
+    let elsewhere = PathRecord {
+        dgid: [7; 16],
+        ..path
+    };
+    let other = nodes.resolved(PortSpace::Tcp);
+    let cm = &mut nodes.cms[0];
+    cm.set_option(other, IdOption::IbPath(elsewhere)).unwrap();
+    nodes.expect(0, EventType::RouteResolved);
+    let used = nodes.cms[0].path(other).unwrap();
+    assert_eq!(used.map(|path| path.dgid), Some([7; 16]));
     nodes.cms[0].create_qp(id, None, &mut qp()).unwrap();
     let (ours, theirs) = nodes.connect(id);
     nodes.say((0, ours), (1, theirs), b"by hand");
