@@ -38,19 +38,19 @@
 //!
 //! # What users of other connection managers complain about
 //!
-//! Tests of `engine_…` and `ip` are in `cm/tests`, that of `cmtime` in `examples`, the others in
+//! Tests of `engine::…` and `ip` are in `cm/tests`, that of `cmtime` in `examples`, the others in
 //! `tests/in-process/tests` (`cm::modes` is the module `modes` of the test `cm`).
 //!
 //! | complaint | answer | test |
 //! |---|---|---|
-//! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine_disconnect`: `storm_of_disconnections` |
-//! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine_loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
-//! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine_loss`: `clients_do_not_stay_in_step`; `connection`: `many_clients_and_a_small_receive_queue`; `engine_limits`: `flood_of_requests` |
+//! | storms of disconnections wait for lost DREPs | DREP at once, in every state, for every DREQ | `engine::disconnect`: `storm_of_disconnections` |
+//! | set-up stalls at some thousand connections | no table grows, no queue is searched | `engine::loss`: `hundred_thousand_connections`; `cm_hundred_thousand` |
+//! | retries exhausted when many connect to one | early repetitions with jitter, MRA for the second REQ, bounded admission | `engine::loss`: `clients_do_not_stay_in_step`; `connection`: `many_clients_and_a_small_receive_queue`; `engine::limits`: `flood_of_requests` |
 //! | path record queries time out at scale | on RoCE a route is computed, and no service is asked | `cm::connections`: `connect_talk_disconnect` |
 //! | resolving unreachable peers blocks for seconds | asynchronous, with a limit of each call's own, and failures are remembered | `cm::modes`: `address_resolution_takes_its_time`; `ip`: `who_does_not_answer_is_given_up_and_asked_again_later` |
-//! | a power-cycled peer stays "stale" for ever | the refusal drops the old connection; its receiver asks again | `engine_limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
+//! | a power-cycled peer stays "stale" for ever | the refusal drops the old connection; its receiver asks again | `engine::limits`: `peer_that_lost_its_memory_gets_back_in`; `cm::stale` |
 //! | connections of a killed client stay while nothing is sent on them | keep-alives, where an id asks for them | `cm::keep_alive`: `idle_connections_of_a_killed_client_are_reported` |
-//! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine_storm`: `random_histories` |
+//! | TIMEWAIT_EXIT missing, or unexpected | one for each DISCONNECTED | `engine::storm`: `random_histories` |
 //! | GID indexes, RoCE v1 or v2 | found by address, in the one version that the resolver has; errors name both | `cm::complaints`: `gids_are_found_by_address_and_version`; `cm::neighbours`: `hosts_resolve_each_other_and_connect` |
 //! | surprised by the limits of private data | constants; too much is an error with both lengths | `cm::modes`: `calls_in_the_wrong_state_are_einval`; `connection`: `private_data_goes_round` |
 //! | ADDR_ERROR -19 without a reason | the error behind an event says which step, and with what | `cm::complaints`: `errors_say_which_step_failed` |
@@ -59,13 +59,13 @@
 //! | a dead link is noticed after 15 s | ACK timeout and CM timers of each connection, on either side | `cm::complaints`: `ack_timeout_of_a_connection`; `cm::timers`: `timers_of_a_listener` |
 //! | time-outs now and then when hundreds connect at once | QP1's receive queue holds a burst, and nothing is sent twice | `connection`: `a_hundred_and_fifty_at_once`; `cm_hundred_thousand` |
 //! | stale GIDs after the MAC changed | the entry's MAC and that of the ARP answers have one owner, and go with the address | `cm::neighbours`: `an_address_goes_with_its_gid` |
-//! | the 1025th connection is dropped without an answer | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine_passive`: `overflow_is_refused_not_ignored` |
-//! | half-open connections fill a server | the oldest one of the source that has most is evicted; RTU has a separate limit | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine_limits`: `peers_do_not_dictate_how_long_to_wait` |
+//! | the 1025th connection is dropped without an answer | a full backlog is REJ 3 | `connection`: `a_full_backlog`; `engine::passive`: `overflow_is_refused_not_ignored` |
+//! | half-open connections fill a server | the oldest one of the source that has most is evicted; RTU has a separate limit | `cm::unknown_hosts`: `half_open_connections_keep_no_newcomer_out`, `an_rtu_is_not_waited_for_for_minutes`; `engine::limits`: `peers_do_not_dictate_how_long_to_wait` |
 //! | a restarted server loses the requests of clients that still have its address | requests wait until their senders are found | `cm::unknown_hosts`: `all_hosts_that_come_at_once_are_served`, `a_thousand_hosts_that_come_at_once_are_served`; `cmtime`: `a_server_that_has_to_ask_for_its_client_loses_no_request` |
 //! | forged sources keep newcomers out | bounded shares of the neighbours and of what waits for them | `cm::unknown_hosts`: `newcomers_are_served_among_forged_sources` |
 //! | requests with addresses that no host has | refused with REJ 12 or 28, as Linux refuses them; nothing goes to a group | `cm::unknown_hosts`: `addresses`, `mutations` |
-//! | a late copy of an old REQ opens a connection | the identifiers of the old request are kept | `engine_limits`: `a_late_copy_of_an_old_request_opens_no_connection` |
-//! | an MRA does not hold for the time that it asks for | its time counts in full | `engine_limits`: `an_mra_to_a_request_counts_in_full` |
+//! | a late copy of an old REQ opens a connection | the identifiers of the old request are kept | `engine::limits`: `a_late_copy_of_an_old_request_opens_no_connection` |
+//! | an MRA does not hold for the time that it asks for | its time counts in full | `engine::limits`: `an_mra_to_a_request_counts_in_full` |
 //! | a client that ends leaves its server connected | REJ 4 or DREQ for what is left | `cm::stale`: `a_manager_that_ends_disconnects` |
 //! | an application that did not poll for a while gives up answered requests | received messages are processed before timers | `cm::timers`: `an_answer_that_waits_counts_before_a_timer` |
 //!

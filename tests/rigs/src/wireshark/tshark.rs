@@ -229,7 +229,7 @@ pub(super) const NOT_ASKED: &[(&str, &str)] = &[
     ),
     (
         "a path record's service ID and class of quality",
-        "tshark takes them for reserved; the golden bytes in cm/tests/sa.rs have them",
+        "tshark takes them for reserved; the golden bytes in cm/tests/sa/client.rs have them",
     ),
     (
         "MRA, SIDR_REQ, SIDR_REP, LAP, APR",

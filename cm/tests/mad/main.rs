@@ -1,0 +1,4 @@
+//! The codec of messages.
+
+mod fields;
+mod linux;
