@@ -19,6 +19,7 @@ static void post(bool receive) {
     struct ibv_ah *ah = KP("ah");
     struct ibv_qp *dest = key("dest") ? KP("dest") : NULL;
     struct ibv_mw *mw = KP("mw");
+    struct ibv_srq *remote_srq = key("srqn") && find(key("srqn")) ? KP("srqn") : NULL;
     bool to_srq = key("srq") != NULL;
     struct ibv_sge sge[128] = {0};
     int count = k("sges", 1);
@@ -44,6 +45,11 @@ static void post(bool receive) {
     struct ibv_send_wr wr = {.wr_id = k("id", 1), .sg_list = sge, .num_sge = count, .opcode = k("op", IBV_WR_SEND),
                              .send_flags = k("flags", 0), .imm_data = htobe32(k("imm", 0))},
                        *bad = NULL;
+    if (key("srqn")) {
+        wr.qp_type.xrc.remote_srqn = remote_srq ? 0 : k("srqn", 0);
+        if (remote_srq)
+            ibv_get_srq_num(remote_srq, &wr.qp_type.xrc.remote_srqn);
+    }
     uint64_t remote = k("iova", to ? (uintptr_t)to->addr : 0) + k("remote", BUFFER / 2);
     uint32_t rkey = (to ? to->rkey : 0) + k("rkey", 0);
     if (ah) {

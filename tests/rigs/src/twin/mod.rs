@@ -5,7 +5,8 @@
 //! our libraries have a model of their own. A row of the table that explains nothing is a failure as well.
 //!
 //! `cargo rig twin whole` compares further machines: our libraries on vfio-pci, and on Linux's side the newest kernel, and
-//! rdma-core older and newer. It also compares `rdma_rxe` with Linux's driver of the card, by `docs/providers.md`.
+//! rdma-core older and newer. It also compares `rdma_rxe` with Linux's driver of the card, by `docs/providers.md`, of which each
+//! run has a part.
 //!
 //! Scripts are written, or drawn by a seed: each run has some of a seed that is always the same, and some of a new one, which
 //! it prints. `cargo rig twin drawn CALLS [SEED]` runs drawn scripts alone, as many as have that many calls, and shortens
@@ -129,6 +130,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
                 DRAWN[1]
             );
             scripts.extend(drawn::scripts(seed, DRAWN[1]));
+            options.push(oracles::RXE.to_string());
         }
         [_, names @ ..] if whole => {
             scripts.extend(drawn::scripts(SAME_SEED, DRAWN[0]));
@@ -171,12 +173,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     if options.iter().any(|it| it == oracles::RXE) {
         let page = read(&root.join(providers::PAGE))?;
         let rxe = printed(&logs.join("trixie").join(oracles::RXE))?;
+        let part = |it: &&Script| !arguments.is_empty() || providers::is_in_part(it);
+        let of_rxe: Vec<Script> = scripts.iter().filter(part).cloned().collect();
         outcome.add(providers::judge(
             &page,
-            &scripts,
+            &of_rxe,
             &compare::results(&sides.linux),
             &compare::results(&rxe),
-            all_rows || alone,
+            arguments == ["whole"] || alone,
         )?);
     }
     if all_rows {
@@ -301,7 +305,9 @@ fn prepare(root: &Path, scripts: &[Script], all: bool) -> Result<(Rig, PathBuf, 
         file("together", &|it| !it.is_newer() && !it.is_alone())?,
         file("alone", &|it| !it.is_newer() && it.is_alone())?,
         file("newer", &|it| it.is_newer())?,
-        file(oracles::RXE, &|it| providers::is_for(it))?,
+        file(oracles::RXE, &|it| {
+            providers::is_for(it) && (all || providers::is_in_part(it))
+        })?,
     ];
 
     let in_c = directory.join("in-c");
@@ -360,7 +366,9 @@ fn both(
     options: &[String],
 ) -> Result<(Outcome, Sides), String> {
     let logs = root.join(LOGS);
-    let (rig, bundle, program) = prepare(root, scripts, options != [scenario])?;
+    let of_guests = [scenario, oracles::RXE];
+    let all = options.iter().any(|it| !of_guests.contains(&it.as_str()));
+    let (rig, bundle, program) = prepare(root, scripts, all)?;
     // Both sides wait most of the time, each for itself.
     let (of_machines, ours) = thread::scope(|scope| {
         let ours = scope.spawn(|| on_ours(&bundle, &program, scripts, &logs));

@@ -14,7 +14,13 @@ pub(super) const PAGE: &str = "docs/providers.md";
 /// Calls of scripts that `rdma_rxe` does not run: Linux 6.12 panics in `rxe_invalidate_mw` at some of them.
 const DEADLY: [&str; 3] = ["alloc_mw ", "LOCAL_INV", "WITH_INV"];
 
-/// Returns `true` if a script posts requests, and none of those left out.
+/// Returns `true` if a script is among those that each run has, a sixth of them: the machine takes minutes for all.
+pub(super) fn is_in_part(script: &Script) -> bool {
+    let sum: usize = script.name.bytes().map(usize::from).sum();
+    sum.is_multiple_of(6)
+}
+
+/// Returns `true` if a script posts requests, and none of those left out. It has no XRC.
 pub(super) fn is_for(script: &Script) -> bool {
     let has = |words: &[&str]| {
         let has = |line: &String| words.iter().any(|word| line.contains(word));
@@ -22,6 +28,7 @@ pub(super) fn is_for(script: &Script) -> bool {
     };
     has(&["post_send ", "post_recv "])
         && !has(&DEADLY)
+        && !has(&["QPT_XRC_SEND"])
         && !script.is_newer()
         && !script.is_largest()
         && !script.name.starts_with("drawn-")
@@ -91,7 +98,14 @@ fn difference<'a>(
                 ours: side(other),
             }
         })
-        .find(|found| found.linux != found.ours)
+        .find(|found| found.linux != found.ours && !is_late(found))
+}
+
+/// Returns `true` for a queue pair that is still in RTS: an error completes before it moves the queue pair to ERR
+/// (`rxe_completer`), so that it may be seen in either state.
+fn is_late(found: &Difference<'_>) -> bool {
+    found.call.starts_with("query_qp ")
+        && (found.linux.as_str(), found.ours.as_str()) == ("state=6", "state=3")
 }
 
 /// A result without numbers and names: of completions the statuses, of a queue pair's attributes its state.
@@ -163,6 +177,16 @@ mod tests {
         let other = compare::results("@ a\n0 0\n1 1 qp success op=1\n");
         let found = difference(&script, &linux, &other).unwrap();
         assert_eq!((found.number, found.ours.as_str()), (2, "no result"));
+        let late = compare::results("@ a\n0 0\n1 1 qp success op=0\n2 0 state=3\n");
+        let error = compare::results("@ a\n0 0\n1 1 qp success op=0\n2 0 state=6\n");
+        let states = Script {
+            lines: ["post_send qp", "poll cq 1", "query_qp qp 0"]
+                .map(String::from)
+                .into(),
+            ..script.clone()
+        };
+        assert_eq!(difference(&states, &error, &late), None);
+        assert!(difference(&states, &late, &error).is_some());
         assert_eq!(difference(&script, &linux, &linux), None);
     }
 }

@@ -133,9 +133,9 @@ impl Script {
     }
 
     /// Returns `true` if it has nothing to do with connections, addresses, groups and sockets, which processes share, so that it
-    /// can run beside others.
+    /// can run beside others. The machine has memory for one of the largest completion queues.
     pub(super) fn is_alone(&self) -> bool {
-        let shared = ["rdma_", "mcast", "group", "addr"];
+        let shared = ["rdma_", "mcast", "group", "addr", "max.max_cqe"];
         let is = |line: &String| !shared.iter().any(|word| line.contains(word));
         !self.name.contains("sock") && !self.name.starts_with("drawn-") && self.lines.iter().all(is)
     }

@@ -8,7 +8,7 @@ use bareverbs_core::qp::{
     Connected, Destination, MwBind, MwType, PostError, QpKind, QpType, Rc, Remote, SendData,
     SendFlags, SendOp, SendQueue, SendWr, Uc, Ud, XrcSend,
 };
-use bareverbs_core::{AsyncEvent, LKey, RKey, Sge, Wc, WcFlags, WcOpcode, WcStatus};
+use bareverbs_core::{AsyncEvent, LKey, RKey, Sge, Srqn, Wc, WcFlags, WcOpcode, WcStatus};
 use bareverbs_in_process::ModelPlatform as P;
 use std::fmt::Write;
 
@@ -186,13 +186,14 @@ impl Runner<'_, '_> {
         let compare = line.number::<i64>("compare", 0)? as u64;
         let swap = line.number::<i64>("swap", 1)? as u64;
         let op = number(line.key("op").unwrap_or("WR_SEND"))?;
+        let srqn = match line.key("srqn") {
+            Some(name) => self.objects.srq(name)?.srqn(),
+            None => Srqn::from_low_bits(0),
+        };
         let qp = self.objects.pair(line.at(0)?)?;
         let kind = qp.kind();
         if (kind == QpKind::Ud) != to.is_some() {
             return Err("an address for a connection, or none for a datagram".into());
-        }
-        if kind == QpKind::XrcSend {
-            return Err("XRC requests by their own call".into());
         }
         let op = match (op, to) {
             (0, None) => SendOp::Write(remote),
@@ -264,7 +265,7 @@ impl Runner<'_, '_> {
                 .map_or(Ok(()), |queue| queue.post(&wr)),
             _ => qp
                 .send_queue::<XrcSend>()
-                .map_or(Ok(()), |queue| queue.post(&wr)),
+                .map_or(Ok(()), |queue| queue.post_xrc(srqn, &wr)),
         })
     }
 
