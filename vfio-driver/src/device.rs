@@ -130,9 +130,13 @@ impl VfioDevice {
         log::debug!("{address}: group {}, {info:x?}", candidate.group);
 
         look_back(&function, address);
-        // vfio-pci resets on its own when the last user closed the function, if it can; what another process left
-        // behind in between is gone after this.
-        match reset::reset(&function, Path::new(SYSFS), address) {
+        // Whatever another process has left behind is gone after this. A reset takes a tenth of a second (PCI Express Base
+        // Specification, FLR), so there is one.
+        let reset = match function.was_reset() {
+            true => Ok(reset::How::Alone),
+            false => reset::reset(&function, Path::new(SYSFS), address),
+        };
+        match reset {
             Ok(reset::How::Alone) => {}
             Ok(reset::How::WithBus) => {
                 log::warn!("{address} cannot be reset alone, and was reset with its bus or slot");

@@ -41,8 +41,8 @@
 //!
 //! # Reset
 //!
-//! The function is reset alone if it can be (FLR). If not, or if that fails, its bus or slot is reset, which takes along
-//! all functions there, such as the card's other port: they have to be bound to vfio-pci, and no process may use them.
+//! The function is reset alone if it can be (FLR), by vfio-pci when it is opened. If not, its bus or slot is reset, which takes
+//! along all functions there, such as the card's other port: they have to be bound to vfio-pci, and no process may use them.
 //! Otherwise the function is not opened, and [`OpenError::NotReset`] names what is in the way.
 //!
 //! # What a user can rely on

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_TYPE};
+use vfio_bindings::bindings::vfio::{VFIO_BASE, VFIO_DEVICE_FLAGS_RESET, VFIO_TYPE};
 use vfio_ioctls::{VfioDevice, VfioError};
 use vmm_sys_util::ioctl::{_IOC_NONE, ioctl, ioctl_expr, ioctl_with_mut_ptr, ioctl_with_ptr};
 
@@ -17,8 +17,9 @@ use super::{Function, Handle};
 use crate::reset::{Affected, INFO_EACH, INFO_FIXED, Resettable, parse_info};
 use crate::sysfs;
 
-/// `VFIO_DEVICE_RESET`, `VFIO_DEVICE_GET_PCI_HOT_RESET_INFO` and `VFIO_DEVICE_PCI_HOT_RESET` in `linux/vfio.h`; none
-/// carries its argument's size.
+/// `VFIO_DEVICE_GET_INFO`, `VFIO_DEVICE_RESET`, `VFIO_DEVICE_GET_PCI_HOT_RESET_INFO` and `VFIO_DEVICE_PCI_HOT_RESET` in
+/// `linux/vfio.h`; none carries its argument's size.
+const DEVICE_INFO: u32 = VFIO_BASE + 7;
 const DEVICE_RESET: u32 = VFIO_BASE + 11;
 const HOT_RESET_INFO: u32 = VFIO_BASE + 12;
 const HOT_RESET: u32 = VFIO_BASE + 13;
@@ -120,6 +121,18 @@ impl Resettable for Function {
 }
 
 impl Function {
+    /// Returns `true` if vfio-pci has reset the function alone when this process opened it. It tries to at each opening
+    /// (`vfio_pci_core_enable` of Linux), and a function is not opened twice; whether it could, it says ever after
+    /// (`VFIO_DEVICE_FLAGS_RESET`).
+    pub(crate) fn was_reset(&self) -> bool {
+        // `argsz`, `flags`, and the numbers of regions and interrupts.
+        let mut info = [16u32, 0, 0, 0];
+        // SAFETY: the kernel writes at most `argsz` bytes, and so many are there.
+        let status =
+            unsafe { ioctl_with_mut_ptr(&*self.device, request(DEVICE_INFO), info.as_mut_ptr()) };
+        status == 0 && info[1] & VFIO_DEVICE_FLAGS_RESET != 0
+    }
+
     /// The group's file, which vfio-ioctls keeps to itself. A group is open once only, so a file of that name is the one.
     fn group_file(&self) -> io::Result<RawFd> {
         for entry in fs::read_dir("/proc/self/fd")? {
