@@ -12,10 +12,11 @@
 
 enum { BYTES = 8192, HALF = BYTES / 2 };
 
-enum way { UNMAPPED, PROTECTED, READ_ONLY, TRUNCATED, WAYS };
+enum way { UNMAPPED, PROTECTED, READ_ONLY, TRUNCATED, DISCARDED, UNMAPPED_ONCE, WAYS };
 enum operation { WRITE, READ, ADD, RECEIVE, GATHER, OPERATIONS };
 
-static const char *const ways[] = { "unmapped", "protected", "read-only", "truncated" };
+static const char *const ways[] = { "unmapped", "protected", "read-only", "truncated", "discarded",
+				     "once unmapped" };
 static const char *const operations[] = { "WRITE to", "READ of", "FETCH_ADD to", "SEND into", "SEND of" };
 
 static struct ibv_context *context;
@@ -77,10 +78,12 @@ static struct ibv_mr *reg(void *memory)
 	return mr;
 }
 
-/* Takes the second half of the memory away. */
+/* Takes the second half of the memory away; or its contents only, or another mapping of it. */
 static void take(char *memory, int fd, enum way way)
 {
 	switch (way) {
+	case DISCARDED: CHECK(!madvise(memory + HALF, HALF, MADV_DONTNEED)); break;
+	case UNMAPPED_ONCE: CHECK(!munmap(map(fd), BYTES)); break;
 	case UNMAPPED: CHECK(!munmap(memory + HALF, HALF)); break;
 	case PROTECTED: CHECK(!mprotect(memory + HALF, HALF, PROT_NONE)); break;
 	case READ_ONLY: CHECK(!mprotect(memory + HALF, HALF, PROT_READ)); break;
@@ -153,8 +156,8 @@ static void *requests(void *nothing)
 	for (enum way way = 0; way < WAYS; way++)
 		for (enum operation operation = 0; operation < OPERATIONS; operation++) {
 			enum ibv_wc_status status[2];
-			int fd = way == TRUNCATED ? memfd_create("gone", 0) : -1;
-			CHECK(way != TRUNCATED || !ftruncate(fd, BYTES));
+			int fd = way == TRUNCATED || way == UNMAPPED_ONCE ? memfd_create("gone", 0) : -1;
+			CHECK(fd < 0 || !ftruncate(fd, BYTES));
 			char *taken = map(fd);
 			struct ibv_mr *mr = reg(taken);
 			take(taken, fd, way);

@@ -67,8 +67,8 @@ pub(super) const ALL: &[Scenario] = &[
             (Server, "memory: remote operation error", 15),
             (Server, "memory: local protection error", 3),
             (Server, "received: local protection error", 4),
-            // Of reading what can only be read.
-            (Server, "memory: success", 2),
+            // Of reading what can only be read, and of memory that is still there.
+            (Server, "memory: success", 12),
             (Server, "a child ends by SIGBUS", 1),
             (Server, "its own faults are the program's", 1),
         ],
