@@ -12,12 +12,15 @@ use std::ffi::{CStr, c_char, c_uint};
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
-use libc::{c_int, c_ulong, c_void, off64_t, sighandler_t, size_t, ssize_t};
+use libc::{
+    c_int, c_ulong, c_void, iovec, msghdr, off64_t, sighandler_t, size_t, sockaddr, socklen_t,
+    ssize_t,
+};
 
 use crate::abi::RDMA_VERBS_IOCTL;
 use crate::doorbell_pages::{self, MOST, pages};
 use crate::real::{self, fail};
-use crate::{clock, cm, dm, netdev, thread, trap};
+use crate::{clock, cm, dm, netdev, netlink, thread, trap};
 
 /// `enum mlx5_ib_mmap_cmd`: doorbell pages, however they are to be cached.
 const DOORBELLS: [i64; 4] = [0, 2, 3, 6];
@@ -27,8 +30,9 @@ const CLOCK_INFO: i64 = 7;
 const DEVICE_MEMORY: i64 = 8;
 const PAGE: i64 = 4096;
 const NETLINK_RDMA: c_int = 20;
-const NULL: u32 = 3;
-const FULL: u32 = 7;
+/// The memory devices of the kernel's that the verbs device and the connection manager are by other names.
+pub(crate) const NULL: u32 = 3;
+pub(crate) const FULL: u32 = 7;
 /// In place of a file with doorbell pages: the descriptor is the connection manager's.
 const CM: c_int = -1;
 /// Lengths that a command of the connection manager can have.
@@ -42,8 +46,7 @@ fn stat(fd: c_int) -> Option<libc::stat> {
     }
 }
 
-/// Returns `true` if a descriptor is this memory device of the kernel's, by another name: the verbs device is `/dev/null`, the
-/// connection manager `/dev/full`.
+/// Returns `true` if a descriptor is this memory device of the kernel's.
 fn is_device(fd: c_int, minor: u32) -> bool {
     stat(fd).is_some_and(|found| {
         found.st_mode & libc::S_IFMT == libc::S_IFCHR && found.st_rdev == libc::makedev(1, minor)
@@ -270,11 +273,70 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
-        // The kernel's devices are others; libibverbs then reads the files.
-        return fail(libc::EPROTONOSUPPORT);
+        return netlink::open(kind);
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    if netlink::is_socket(fd) {
+        // SAFETY: the caller's promise.
+        if let Some(sent) = unsafe { netlink::send(fd, message, flags) } {
+            return sent;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::sendmsg(fd, message, flags) }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    data: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    if netlink::is_socket(fd) {
+        let mut part = iovec {
+            iov_base: data.cast_mut(),
+            iov_len: len,
+        };
+        // SAFETY: numbers may be zero, pointers NULL.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        (message.msg_name, message.msg_namelen) = (to.cast_mut().cast(), to_len);
+        // SAFETY: the caller's promise.
+        if let Some(sent) = unsafe { netlink::send(fd, &raw const message, flags) } {
+            return sent;
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real::sendto(fd, data, len, flags, to, to_len) }
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    data: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { sendto(fd, data, len, flags, std::ptr::null(), 0) }
 }
 
 /// # Safety

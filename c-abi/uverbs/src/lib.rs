@@ -44,6 +44,7 @@ mod matchers;
 mod memory;
 mod multicast;
 mod netdev;
+mod netlink;
 #[path = "../../paths/src/next.rs"]
 mod next;
 mod objects;

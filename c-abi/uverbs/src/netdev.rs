@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::attrs::Result;
 
 /// Its name, which stands in the device's folder as well, and a number that the system gives to none.
-const NAME: &CStr = c"roce0";
+pub(crate) const NAME: &CStr = c"roce0";
 const INDEX: u32 = 0x7fff_fffe;
 const MTU: u32 = 1500;
 /// Speed, in Mb/s, as the device's folder has it.

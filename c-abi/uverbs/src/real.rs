@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_uint};
 use std::mem::transmute;
 
-use libc::{c_int, c_void, sighandler_t, size_t, ssize_t};
+use libc::{c_int, c_void, msghdr, sighandler_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::next::Next;
 
@@ -46,6 +46,8 @@ macro_rules! real {
 
 real! {
     write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t, -1;
+    sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, -1;
+    sendto(fd: c_int, data: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, -1;
     close(fd: c_int) -> c_int, -1;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1;
     closefrom(first: c_int), ();

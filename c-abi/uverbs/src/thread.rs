@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -199,15 +199,15 @@ fn block_signals() {
     }
 }
 
-/// A file of the device's folder.
-fn device_file(name: &str) -> PathBuf {
+/// The device's folder.
+pub(crate) fn device_folder() -> PathBuf {
     let root = std::env::var("BAREVERBS_PATHS").unwrap_or_default();
-    PathBuf::from(format!("{root}/sys/class/infiniband/mlx5_0/{name}"))
+    PathBuf::from(format!("{root}/sys/class/infiniband/mlx5_0"))
 }
 
 /// The number by which librdmacm knows the device: it is in a file, where libibverbs reads it as well.
-fn node_guid() -> [u8; 8] {
-    let text = std::fs::read_to_string(device_file("node_guid")).unwrap_or_default();
+pub(crate) fn node_guid(folder: &Path) -> [u8; 8] {
+    let text = std::fs::read_to_string(folder.join("node_guid")).unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u64::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
@@ -242,7 +242,7 @@ fn describe(device: &Device<'_, P>) {
         ("board_id", board.unwrap_or_default()),
         ("fw_ver", firmware),
     ] {
-        let path = device_file(name);
+        let path = device_folder().join(name);
         if let Err(error) = std::fs::write(&path, format!("{text}\n")) {
             log::warn!("{}: {error}", path.display());
         }
@@ -273,7 +273,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 device,
                 contexts: HashMap::new(),
                 manager: Manager::default(),
-                node_guid: node_guid(),
+                node_guid: node_guid(&device_folder()),
                 events,
                 on_demand: !device.platform().is_card(),
                 clock: ClockPage::new(device),
