@@ -55,6 +55,15 @@ pub(crate) const INVOKE_WRITE: u16 = 0;
 pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const WRITE_CMD: u16 = 2;
+/// `UVERBS_METHOD_QUERY_CONTEXT`, its attributes, and the provider's.
+pub(crate) const QUERY_CONTEXT: u16 = 4;
+pub(crate) const NUM_COMP_VECTORS: u16 = 0;
+pub(crate) const CORE_SUPPORT: u16 = 1;
+pub(crate) const CONTEXT_OUT: u16 = 0x1000;
+/// `UVERBS_OBJECT_ASYNC_EVENT`, its only method, and the attribute of that.
+pub(crate) const OBJECT_ASYNC_EVENT: u16 = 16;
+pub(crate) const ASYNC_EVENT_ALLOC: u16 = 0;
+pub(crate) const ASYNC_EVENT_FD: u16 = 0;
 /// `UVERBS_METHOD_QUERY_GID_TABLE` and its attributes.
 pub(crate) const QUERY_GID_TABLE: u16 = 5;
 pub(crate) const GID_TABLE_ENTRY_SIZE: u16 = 0;

@@ -8,9 +8,10 @@ use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::abi::{
-    ADVISE_MR, Attr, DV_QUERY_PORT, DV_QUERY_PORT_NUM, DV_QUERY_PORT_OUT, Header, INVOKE_WRITE,
-    MANDATORY, OBJECT_DEVICE, OBJECT_MR, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN, UHW_OUT,
-    VALID_OUTPUT, devx, dm, matcher,
+    ADVISE_MR, ASYNC_EVENT_ALLOC, Attr, CONTEXT_OUT, DV_QUERY_PORT, DV_QUERY_PORT_NUM,
+    DV_QUERY_PORT_OUT, Header, INVOKE_WRITE, MANDATORY, OBJECT_ASYNC_EVENT, OBJECT_DEVICE,
+    OBJECT_MR, QUERY_CONTEXT, QUERY_GID_ENTRY, QUERY_GID_TABLE, UHW_IN, UHW_OUT, VALID_OUTPUT,
+    devx, dm, matcher,
 };
 use crate::program_memory;
 
@@ -33,6 +34,8 @@ fn known(object: u16, method: u16) -> Option<&'static [u16]> {
     let own = |count: usize| OWN.get(..count);
     match (object, method) {
         (OBJECT_DEVICE, INVOKE_WRITE) => Some(&[0, 1, 2, UHW_IN, UHW_OUT]),
+        (OBJECT_DEVICE, QUERY_CONTEXT) => Some(&[0, 1, CONTEXT_OUT]),
+        (OBJECT_ASYNC_EVENT, ASYNC_EVENT_ALLOC) => Some(&[0]),
         (OBJECT_DEVICE, QUERY_GID_TABLE | QUERY_GID_ENTRY) => Some(&[0, 1, 2, 3]),
         (OBJECT_DEVICE, DV_QUERY_PORT) => Some(&[DV_QUERY_PORT_NUM, DV_QUERY_PORT_OUT]),
         (matcher::OBJECT, matcher::CREATE) => own(6),

@@ -23,7 +23,7 @@ const PAGES: u32 = 8;
 /// QPs that can name a doorbell page of their own, in each page.
 const QPS_PER_PAGE: u32 = 2;
 /// Completion vectors.
-const VECTORS: u32 = 1;
+pub(crate) const VECTORS: u32 = 1;
 /// The hop limit of connections over Ethernet, as routes have it by default.
 const HOP_LIMIT: u8 = 64;
 /// `MLX5_LIB_CAP_DYN_UAR`.
@@ -54,6 +54,8 @@ impl<'d> Server<'_, '_, 'd> {
                 log::debug!("command {number:#x}: {done:?}");
                 done
             }
+            (OBJECT_DEVICE, QUERY_CONTEXT) => self.query_context(fd, args),
+            (OBJECT_ASYNC_EVENT, ASYNC_EVENT_ALLOC) => self.alloc_async_events(fd, args),
             (OBJECT_DEVICE, QUERY_GID_TABLE) => self.query_gid_table(args),
             (OBJECT_DEVICE, QUERY_GID_ENTRY) => self.query_gid(args),
             (OBJECT_DEVICE, DV_QUERY_PORT) => dv_query_port(args),
@@ -230,15 +232,7 @@ impl<'d> Server<'_, '_, 'd> {
             0 => 0,
             _ => create_user(self.device)?,
         };
-        let context = Context::new(uar, uid, events);
-        self.contexts.insert(fd, context);
-        doorbell_pages::add(fd, pages).inspect_err(|_| self.close(fd))?;
-        let out = GetContextOut {
-            async_fd: async_fd.into_raw_fd() as u32,
-            num_comp_vectors: VECTORS,
-        };
-        args.output(CORE_OUT, &out);
-        let out = Mlx5GetContextOut {
+        let answer = Mlx5GetContextOut {
             qp_tab_size: 1 << caps.log_max_qp(),
             // VFIO maps a card's pages uncached: there is no BlueFlame, as on Linux without write combining (`wc_support`).
             bf_reg_size: match self.device.platform().is_card() {
@@ -269,7 +263,15 @@ impl<'d> Server<'_, '_, 'd> {
             num_uars_per_page: 1,
             ..FromZeros::new_zeroed()
         };
-        args.output(UHW_OUT, &out);
+        let context = Context::new(uar, uid, events, answer);
+        self.contexts.insert(fd, context);
+        doorbell_pages::add(fd, pages).inspect_err(|_| self.close(fd))?;
+        let out = GetContextOut {
+            async_fd: async_fd.into_raw_fd() as u32,
+            num_comp_vectors: VECTORS,
+        };
+        args.output(CORE_OUT, &out);
+        args.output(UHW_OUT, &answer);
         Ok(())
     }
 

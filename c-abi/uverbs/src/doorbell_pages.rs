@@ -4,7 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::fs::File;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 use bareverbs_node::DevicePlatform as P;
@@ -37,6 +37,22 @@ pub(crate) fn add(fd: c_int, (file, place): (OwnedFd, i64)) -> Result<()> {
     }
     pages.store(file.into_raw_fd(), Ordering::Release);
     Ok(())
+}
+
+/// A descriptor is a copy of a context's, and has the same pages.
+pub(crate) fn copy(from: c_int, to: c_int) -> Result<()> {
+    let file = pages(from).map_or(0, |file| file.load(Ordering::Acquire));
+    if file <= 0 {
+        return Err(libc::EINVAL);
+    }
+    let place = usize::try_from(from).ok().and_then(|fd| PLACES.get(fd));
+    let place = place.map_or(0, |place| place.load(Ordering::Acquire));
+    // SAFETY: the context's file stays open while it is copied: its descriptor is the caller's.
+    let file = unsafe { BorrowedFd::borrow_raw(file) };
+    add(
+        to,
+        (file.try_clone_to_owned().map_err(|_| libc::EMFILE)?, place),
+    )
 }
 
 /// The place in the file of the doorbell page with an index. On a card all queues of the context have one page.

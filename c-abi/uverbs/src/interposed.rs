@@ -247,6 +247,22 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 /// # Safety
 /// As that of the C library.
 #[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let copy = unsafe { libc::syscall(libc::SYS_dup, fd) as c_int };
+    let file = pages(fd).map_or(0, |file| file.load(Ordering::Acquire));
+    if copy >= 0 && file > 0 && is_device(fd, NULL) && thread::is_asked_here() {
+        let copied = doorbell_pages::copy(fd, copy).err().unwrap_or(0);
+        if copied != 0 || thread::duplicated(fd, copy) != 0 {
+            log::warn!("the copy {copy} of descriptor {fd} is not the device's");
+        }
+    }
+    copy
+}
+
+/// # Safety
+/// As that of the C library.
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let done = unsafe { real::dup2(from, to) };

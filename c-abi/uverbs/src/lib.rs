@@ -38,6 +38,7 @@ mod doorbells;
 mod events;
 mod flow;
 mod flows;
+mod import;
 mod interposed;
 mod matcher;
 mod matchers;

@@ -10,7 +10,7 @@ use bareverbs_node::verbs::{Mr, Mw, Pd};
 use libc::c_int;
 use zerocopy::IntoBytes;
 
-use crate::abi::{AsyncEventOut, RegMrIn};
+use crate::abi::{AsyncEventOut, Mlx5GetContextOut, RegMrIn};
 use crate::attrs::{Result, refused};
 use crate::dct::Dct;
 use crate::devx::{Devx, Umem};
@@ -23,6 +23,18 @@ use crate::matcher::Matcher;
 use crate::queues::{Cq, Qp, Uar};
 use crate::raw::{Made, Queue, RawQp, Table};
 use crate::srq::{Opened, Srq};
+
+/// Puts an asynchronous event into a channel.
+fn send(channel: &Channel, element: u64, event_type: u32) {
+    let event = AsyncEventOut {
+        element,
+        event_type,
+        reserved: 0,
+    };
+    if !channel.send(event.as_bytes()) {
+        log::warn!("no room for an asynchronous event: it is lost");
+    }
+}
 
 /// An object behind a handle.
 pub(crate) enum Object<'d> {
@@ -61,6 +73,10 @@ pub(crate) struct Context<'d> {
     pub(crate) uid: u16,
     /// Asynchronous events: its end is the program's `async_fd`.
     pub(crate) async_events: Channel,
+    /// Further ones, for events of the port alone.
+    pub(crate) more_events: Vec<Channel>,
+    /// The provider's part of what the program was answered.
+    pub(crate) answer: Mlx5GetContextOut,
     pub(crate) channels: HashMap<c_int, Rc<Channel>>,
     pub(crate) objects: HashMap<u32, Object<'d>>,
     /// The transport domain of its raw packet QPs, from the first one on.
@@ -84,11 +100,18 @@ macro_rules! of_kind {
 }
 
 impl<'d> Context<'d> {
-    pub(crate) fn new(uar: Uar<'d>, uid: u16, async_events: Channel) -> Self {
+    pub(crate) fn new(
+        uar: Uar<'d>,
+        uid: u16,
+        async_events: Channel,
+        answer: Mlx5GetContextOut,
+    ) -> Self {
         Self {
             uar,
             uid,
             async_events,
+            more_events: Vec::new(),
+            answer,
             channels: HashMap::new(),
             objects: HashMap::new(),
             domain: None,
@@ -152,16 +175,17 @@ impl<'d> Context<'d> {
         Ok(gone)
     }
 
+    /// Puts an asynchronous event of the port into all channels.
+    pub(crate) fn send_port_event(&self, port: u64, event_type: u32) {
+        self.send_event(port, event_type);
+        for channel in &self.more_events {
+            send(channel, port, event_type);
+        }
+    }
+
     /// Puts an asynchronous event into the channel.
     pub(crate) fn send_event(&self, element: u64, event_type: u32) {
-        let event = AsyncEventOut {
-            element,
-            event_type,
-            reserved: 0,
-        };
-        if !self.async_events.send(event.as_bytes()) {
-            log::warn!("no room for an asynchronous event: it is lost");
-        }
+        send(&self.async_events, element, event_type);
     }
 
     /// Drops the asynchronous events of an object that the program has not read, and returns how many it has.

@@ -54,6 +54,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     pub(crate) device: &'d Device<'d, P>,
     /// By descriptor.
     pub(crate) contexts: HashMap<c_int, Context<'d>>,
+    /// Further descriptors of contexts, with those by which they are known.
+    pub(crate) copies: HashMap<c_int, c_int>,
     pub(crate) manager: Manager,
     /// As the program finds it in the device's file.
     pub(crate) node_guid: [u8; 8],
@@ -164,7 +166,7 @@ impl Server<'_, '_, '_> {
             context.notify(event, about);
             let found = match of {
                 Of::Port => {
-                    context.send_event(number.into(), kind);
+                    context.send_port_event(number.into(), kind);
                     continue;
                 }
                 _ => context

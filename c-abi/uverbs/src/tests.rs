@@ -9,6 +9,7 @@ use zerocopy::{FromZeros, IntoBytes};
 mod cm_calls;
 mod devx_calls;
 mod dm_calls;
+mod import_calls;
 mod matcher_calls;
 mod on_demand;
 mod program;

@@ -43,6 +43,7 @@ enum Work {
     OpenedCm(c_int),
     ClosedCm(c_int),
     Closed(c_int),
+    Duplicated(c_int, c_int),
 }
 
 struct Job {
@@ -116,6 +117,14 @@ pub(crate) fn closed(fd: c_int, cm: bool) {
             true => Work::ClosedCm(fd),
             false => Work::Closed(fd),
         });
+    }
+}
+
+/// A context's descriptor has a copy: 0, or an error number.
+pub(crate) fn duplicated(fd: c_int, copy: c_int) -> c_int {
+    match HANDLE.get().and_then(Option::as_ref) {
+        Some(handle) => handle.ask(Work::Duplicated(fd, copy)),
+        None => libc::EIO,
     }
 }
 
@@ -272,6 +281,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 cm,
                 device,
                 contexts: HashMap::new(),
+                copies: HashMap::new(),
                 manager: Manager::default(),
                 node_guid: node_guid(&device_folder()),
                 events,
@@ -299,6 +309,7 @@ impl Server<'_, '_, '_> {
                 Ok(Job { work, done }) => {
                     let errno = match work {
                         Work::Call(fd, Argument(argument)) => {
+                            let fd = self.named(fd);
                             let done =
                                 Args::new(argument).and_then(|mut args| self.answer(fd, &mut args));
                             done.err().unwrap_or(0)
@@ -313,9 +324,10 @@ impl Server<'_, '_, '_> {
                             0
                         }
                         Work::Closed(fd) => {
-                            self.close(fd);
+                            self.closed(fd);
                             0
                         }
+                        Work::Duplicated(fd, copy) => self.duplicated(fd, copy).err().unwrap_or(0),
                     };
                     // A caller that was cancelled is not there.
                     let _ = done.send(errno);
