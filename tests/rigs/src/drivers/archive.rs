@@ -54,11 +54,14 @@ impl Contents {
     /// Packs the programs, what they load, and all libraries of these.
     fn pack(&self, tree: &Path, archive: &Path) -> Result<(), String> {
         let mut files: BTreeSet<PathBuf> = self.roots.iter().map(|root| tree.join(root)).collect();
+        // UCX's parts need others of their own folder.
+        let place = tree.join(LIBRARIES);
+        let path = format!("{}:{}", place.display(), place.join("ucx").display());
         for root in self.roots {
             let list = quiet_output(
                 Command::new(tree.join("usr/lib64/ld-linux-x86-64.so.2"))
                     .arg("--library-path")
-                    .arg(tree.join(LIBRARIES))
+                    .arg(&path)
                     .arg("--list")
                     .arg(tree.join(root)),
             )?;

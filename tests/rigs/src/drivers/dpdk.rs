@@ -46,6 +46,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         script: concat!(
             "device_arguments=\n",
             include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/testpmd-pair.sh"),
             include_str!("scripts/dpdk.sh")
         ),
         limit: 4,
@@ -66,6 +67,7 @@ pub(super) const VERBS: Scenario = Scenario {
         script: concat!(
             "device_arguments=,dv_flow_en=0\n",
             include_str!("scripts/testpmd.sh"),
+            include_str!("scripts/testpmd-pair.sh"),
             include_str!("scripts/dpdk.sh")
         ),
         limit: 4,

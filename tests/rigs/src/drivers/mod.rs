@@ -12,6 +12,7 @@ mod ipxe;
 mod rdma_core_tests;
 mod rdma_core_vfio;
 mod rdma_flows;
+mod served;
 
 use super::stock_driver::{self, Program, Rig, Scenario};
 use crate::outcome::Outcome;
@@ -30,6 +31,7 @@ const SCENARIOS: &[Scenario] = &[
     ipxe::SCENARIO,
     rdma_core_tests::SCENARIO,
     rdma_flows::SCENARIO,
+    served::SCENARIO,
 ];
 
 /// The function that builds the programs of a scenario, below a directory of its own.
@@ -43,6 +45,7 @@ const PROGRAMS: &[(&str, Build)] = &[
     (ipxe::SCENARIO.name, ipxe::programs),
     (rdma_core_tests::SCENARIO.name, rdma_core_tests::programs),
     (rdma_flows::SCENARIO.name, rdma_flows::programs),
+    (served::SCENARIO.name, served::programs),
 ];
 
 /// Runs all scenarios, or those that are named.
@@ -50,12 +53,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<Outcome, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rigs/drivers");
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
     let all = !SCENARIOS.iter().any(|scenario| named(scenario.name));
-    // DPDK's programs are for five scenarios.
+    // DPDK's programs are for six scenarios.
     let with_dpdk = [
         dpdk::VERBS.name,
         dpdk::SEND.name,
         dpdk::COUNT.name,
         beside_ours::SCENARIO.name,
+        served::SCENARIO.name,
     ];
     let needed = |name: &str| {
         named(name) || name == dpdk::SCENARIO.name && with_dpdk.iter().any(|other| named(other))

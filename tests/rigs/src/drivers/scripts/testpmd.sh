@@ -1,6 +1,7 @@
-# testpmd in a guest. Its commands come through a pipe, and it prints whole lines, in order with the echo of its commands.
-pmd='LD_LIBRARY_PATH=/dpdk LD_PRELOAD=/dpdk/libstdbuf.so _STDBUF_O=L setsid /dpdk/dpdk-testpmd -l 0-1
-    -d /dpdk/librte_mempool_ring.so.25 -d /dpdk/librte_net_mlx5.so.25'
+# testpmd in a guest. Its commands come through a pipe, and it prints whole lines, in order with the echo of its commands. The
+# program that runs it may be before this script.
+pmd="LD_LIBRARY_PATH=/dpdk LD_PRELOAD=/dpdk/libstdbuf.so _STDBUF_O=L setsid ${runner:-} /dpdk/dpdk-testpmd -l 0-1
+    -d /dpdk/librte_mempool_ring.so.25 -d /dpdk/librte_net_mlx5.so.25"
 # For steps.
 talk='
 # tell COMMAND...: gives testpmd commands, waits until it has executed them (it echoes a line when it reads it), and prints
