@@ -13,6 +13,7 @@ pub mod message;
 mod port;
 pub mod protocols;
 pub mod receive;
+pub mod ring;
 pub mod sa;
 pub mod switch;
 pub mod vfio;

@@ -11,6 +11,7 @@ pub mod datagram;
 pub mod fault;
 mod port;
 mod queue;
+pub mod ring;
 pub mod rng;
 pub mod setting;
 pub mod stale;
