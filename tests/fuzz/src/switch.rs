@@ -82,7 +82,7 @@ fn member(switch: &Running, input: &mut Input<'_>, kind: u8) {
             b'b',
             b'v',
             b'x',
-            b'1',
+            b'2',
             kind >> 3 & 3,
             1 + (kind >> 5),
             kind >> 6,
@@ -112,7 +112,7 @@ fn of_switch(switch: &Running, input: &mut Input<'_>, kind: u8) {
     let listener = UnixListener::bind(&path).expect("a socket");
     let mut said = Vec::new();
     if kind & 4 != 0 {
-        said.extend([b'b', b'v', b'x', b'1', kind >> 3 & 1, kind >> 4, 0, 0, 0, 0]);
+        said.extend([b'b', b'v', b'x', b'2', kind >> 3 & 1, kind >> 4, 0, 0, 0, 0]);
     }
     said.extend(input.bytes(usize::MAX));
     let other = thread::spawn(move || {

@@ -1,5 +1,6 @@
 //! A wire out of the process, and the threads that read and write it.
 
+use crate::shared_memory::SharedMemory;
 use connectx_model::link::datagram;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,6 +8,7 @@ use std::thread::JoinHandle;
 pub(crate) struct Exit {
     wire: Arc<datagram::Wire>,
     threads: [JoinHandle<()>; 2],
+    sharing: JoinHandle<()>,
 }
 
 impl Exit {
@@ -17,8 +19,8 @@ impl Exit {
         wake: impl Fn() + Clone + Send + 'static,
         cut: impl FnOnce() + Send + 'static,
     ) -> Self {
-        let (reader, writer) = (wire.clone(), wire.clone());
-        let resume = wake.clone();
+        let [reader, writer, shares] = [(); 3].map(|()| wire.clone());
+        let (resume, stir) = (wake.clone(), wake.clone());
         let read = move || {
             if let Err(error) = reader.read(wake) {
                 log::error!("the link is down, as nothing more arrives: {error}");
@@ -29,7 +31,11 @@ impl Exit {
             std::thread::spawn(read),
             std::thread::spawn(move || writer.write(resume)),
         ];
-        Self { wire, threads }
+        Self {
+            wire,
+            threads,
+            sharing: std::thread::spawn(move || shares.share(&SharedMemory, stir)),
+        }
     }
 
     /// Lets what was sent before leave, and ends the threads.
@@ -39,6 +45,9 @@ impl Exit {
             // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
+        // Until then, what was sent may have waited for room.
+        self.wire.stop_sharing();
+        let _ = self.sharing.join();
         if let Some(claim) = self.wire.claim() {
             claim.release();
         }

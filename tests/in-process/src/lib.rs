@@ -19,6 +19,7 @@ mod pass_on;
 mod platform;
 mod port;
 mod shared;
+mod shared_memory;
 pub mod subnet;
 mod tapped;
 mod world;

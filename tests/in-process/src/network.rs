@@ -12,6 +12,8 @@ pub type Wire = Faulty<Box<dyn Link>>;
 
 /// Frames that a function takes at once.
 const MOST_FRAMES: usize = 32;
+/// Frames that come in from outside at once.
+const MOST_ENTERING: usize = 64;
 
 /// The link between the ports under its lock, and the wires to other processes.
 pub(crate) struct Network {
@@ -107,6 +109,14 @@ impl Network {
         self.exits.iter().all(|exit| exit.is_idle())
     }
 
+    /// The same, before a sleep: from now on the wires wake who sleeps when something comes.
+    pub(crate) fn doze(&self) -> bool {
+        // Not only up to the first one with something.
+        self.exits
+            .iter()
+            .fold(true, |quiet, exit| quiet & exit.doze())
+    }
+
     /// While much waits for a peer outside, the models send nothing more.
     pub(crate) fn is_congested(&self) -> bool {
         self.exits.iter().any(|exit| exit.is_congested())
@@ -154,8 +164,12 @@ impl Network {
         self.with_medium(now, |medium| {
             let mut any = false;
             for (port, exit) in (self.functions..).zip(&self.exits) {
-                while exit.receive(&mut medium.frame) {
-                    medium.wire.send(port, &medium.frame, medium.now);
+                // What comes all the time must not keep the functions from it.
+                for _ in 0..MOST_ENTERING {
+                    if !exit.receive(&mut medium.frame) {
+                        break;
+                    }
+                    medium.wire.hand_over(port, &mut medium.frame, medium.now);
                     any = true;
                 }
             }

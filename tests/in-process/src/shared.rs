@@ -450,7 +450,7 @@ impl Shared {
         let left = due.map_or(LONGEST_NAP, |due| {
             due.saturating_sub(self.now()).min(LONGEST_NAP)
         });
-        if left.is_zero() || !self.network.is_quiet() {
+        if left.is_zero() || !self.network.doze() {
             drop(function);
             std::thread::yield_now();
         } else {
@@ -543,7 +543,10 @@ impl Shared {
             let arrival = self.network.look().filter(|at| *at > now);
             let models = self.next_deadline(|slot| !slot.is_attended(now, LONGEST_NAP));
             let next = models.into_iter().chain(arrival).min();
-            let sleep = next.map_or(longest, |next| next.saturating_sub(now).min(longest));
+            let mut sleep = next.map_or(longest, |next| next.saturating_sub(now).min(longest));
+            if !self.network.doze() && !attended {
+                sleep = Duration::ZERO;
+            }
             let mut woken = lock(&self.woken);
             if !*woken && !sleep.is_zero() {
                 self.sleeps_until

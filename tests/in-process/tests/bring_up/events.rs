@@ -82,7 +82,7 @@ fn a_switch_that_is_killed_takes_the_link_away() {
             let switch = scope.spawn(|| {
                 let (mut switch, _) = listener.accept().unwrap();
                 switch.read_exact(&mut [0; 8]).unwrap();
-                switch.write_all(b"bvx1\0\0\0\0").unwrap();
+                switch.write_all(b"bvx2\0\0\0\0").unwrap();
                 switch
             });
             let wire = Wire::open(0, &Address::Switch(path.clone())).unwrap();

@@ -2,7 +2,9 @@
 //! it, or a connection to a [virtual switch](super::vswitch).
 //!
 //! Each wire has a thread that reads and one that writes, with a bounded queue to and from the world that the models are in:
-//! the world never waits for a socket. A peer that is not there loses frames and nothing else.
+//! the world never waits for a socket. A peer that is not there loses frames and nothing else. Between processes that
+//! [share memory](Wire::share), frames go through that, from world to world, and the threads and the socket have the rest: what
+//! comes before, and what the memory has no room for.
 //!
 //! # Pause
 //!
@@ -12,7 +14,8 @@
 //! ([`Wire::is_congested`]). Worlds take frames in whatever they wait for themselves, so that this cannot go round in a circle.
 //! Who takes nothing for a second is not waited for any more, until it does. UDP has no such thing, and loses what is too much.
 
-use super::queue::FrameQueue;
+use super::neighbours::{self, Carried, Neighbours, Sharing};
+use super::queue::{FrameQueue, LONGEST, PATIENCE};
 use super::stale::{self, Claim};
 use super::stream::{self, Connection, Wish};
 use std::fmt;
@@ -24,8 +27,6 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest frame; no card sends a longer Ethernet frame.
-pub(super) const LONGEST: usize = 10 * 1024;
 /// Frames on their way in of one wire. perftest has 128 messages of 64 KiB under way, which are 2,048 frames of 4 KiB;
 /// what is lost of so much is lost again and again when it is repeated.
 const QUEUED: usize = 4096;
@@ -34,11 +35,8 @@ const PAUSE_AT: usize = 1024;
 const QUEUED_OUT: usize = 32 * 1024;
 /// A count is logged when it begins, and then once per so many.
 const LOG_EVERY: u64 = 1000;
-/// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
-/// hold waits here.)
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-/// The same after that, until it takes something.
-pub(super) const IMPATIENCE: Duration = Duration::from_millis(1);
+/// A peer that has taken nothing for [`PATIENCE`] loses frames after this time, until it takes something.
+const IMPATIENCE: Duration = Duration::from_millis(1);
 
 /// `unix:LOCAL,REMOTE`, `udp:LOCAL,REMOTE` or `switch:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +102,18 @@ impl fmt::Display for Address {
     }
 }
 
+/// The name of the process that has the socket with this identity.
+fn at_socket((device, inode): (u64, u64)) -> String {
+    format!("socket {device:x} {inode:x}")
+}
+
+/// Where there can be no rings, the sockets do.
+fn or_none<T>(neighbours: io::Result<T>) -> Option<T> {
+    neighbours
+        .inspect_err(|error| log::debug!("no memory is shared: {error}"))
+        .ok()
+}
+
 #[derive(Debug)]
 enum Socket {
     Unix(UnixDatagram, PathBuf),
@@ -157,6 +167,9 @@ pub struct Wire {
     tx_dropped: Losses,
     rx_dropped: Losses,
     too_long: Losses,
+    /// The rings to and from others, and for frames of which number one is asked for, unless there is one.
+    neighbours: Option<Neighbours>,
+    sent: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -166,6 +179,7 @@ impl Wire {
     /// # Errors
     /// The local end cannot be bound, another process has it ([`ErrorKind::AddrInUse`]), or the ends are not of one kind.
     pub fn open(function: usize, address: &Address) -> io::Result<Self> {
+        let mut neighbours = None;
         let (socket, claim) = match address {
             Address::Unix { local, remote } => {
                 let ours = |error| at("local", &local.display(), &error);
@@ -174,6 +188,7 @@ impl Wire {
                 let socket = UnixDatagram::bind(local).map_err(ours)?;
                 socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
                 let claim = Claim::new(local).map_err(ours)?;
+                neighbours = or_none(Neighbours::new(&at_socket(claim.identity())));
                 (Socket::Unix(socket, remote.clone()), Some(claim))
             }
             Address::Udp { local, remote } => {
@@ -197,7 +212,7 @@ impl Wire {
             }
         };
         let name = format!("function {function}, {address}");
-        Ok(Self::new(name, socket, claim))
+        Ok(Self::new(name, socket, claim, neighbours))
     }
 
     /// A wire to a switch.
@@ -205,13 +220,19 @@ impl Wire {
     /// # Errors
     /// The switch is gone.
     pub fn on_switch(function: usize, connection: Connection) -> io::Result<Self> {
-        connection.begin()?;
+        let (station, neighbours) = or_none(Neighbours::on_switch()).unzip();
+        connection.begin(station)?;
         let name = format!("function {function}, switch");
         let socket = Socket::Switch(connection.into_stream());
-        Ok(Self::new(name, socket, None))
+        Ok(Self::new(name, socket, None, neighbours))
     }
 
-    fn new(name: String, socket: Socket, claim: Option<Claim>) -> Self {
+    fn new(
+        name: String,
+        socket: Socket,
+        claim: Option<Claim>,
+        neighbours: Option<Neighbours>,
+    ) -> Self {
         Self {
             name,
             socket,
@@ -223,6 +244,8 @@ impl Wire {
             tx_dropped: Losses::new("to the wire dropped", log::Level::Warn),
             rx_dropped: Losses::new("from the wire dropped", log::Level::Warn),
             too_long: Losses::new("from the wire refused", log::Level::Warn),
+            neighbours,
+            sent: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -235,7 +258,8 @@ impl Wire {
 
     /// Puts a frame on the wire.
     pub fn transmit(&self, frame: &[u8]) {
-        if self.outgoing.push(frame).is_err() {
+        let pass = |frame: &[u8]| self.neighbours.as_ref().is_some_and(|it| it.pass(frame));
+        if self.outgoing.pass_or_push(frame, pass).is_err() {
             self.tx_dropped.count(self, &"the peer is too slow");
         }
     }
@@ -243,18 +267,87 @@ impl Wire {
     /// Takes the next frame that arrived, in exchange for the buffer in `frame`; `false` if there is none.
     pub fn receive(&self, frame: &mut Vec<u8>) -> bool {
         self.incoming.try_pop(frame)
+            || self
+                .neighbours
+                .as_ref()
+                .is_some_and(|neighbours| neighbours.receive(frame))
     }
 
     /// Returns `true` if no frame is there to be taken.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.incoming.is_empty()
+        self.incoming.is_empty() && self.neighbours.as_ref().is_none_or(Neighbours::is_idle)
+    }
+
+    /// The same, before a sleep: from now on the threads wake those who sleep when a frame comes.
+    #[must_use]
+    pub fn doze(&self) -> bool {
+        self.incoming.is_empty() && self.neighbours.as_ref().is_none_or(Neighbours::doze)
     }
 
     /// Returns `true` if so much waits for the peer that the models shall pause.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.outgoing.is_congested()
+            || self
+                .neighbours
+                .as_ref()
+                .is_some_and(Neighbours::is_congested)
+    }
+
+    /// Shares memory with the processes that the wire leads to, until [`stop_sharing`](Self::stop_sharing). Calls `stir` when
+    /// something has come through it while it was [dozed](Self::doze), or something can leave again.
+    pub fn share(&self, sharing: &dyn Sharing, stir: impl Fn()) {
+        if let Some(neighbours) = &self.neighbours {
+            let send = |frame: &[u8]| self.transmit(frame);
+            neighbours.run(sharing, send, stir);
+        }
+    }
+
+    /// The number of ways to other processes that frames go through memory on.
+    #[must_use]
+    pub fn ways_through_memory(&self) -> usize {
+        self.neighbours.as_ref().map_or(0, Neighbours::open_rings)
+    }
+
+    /// Lets [`share`](Self::share) come to its end: after [`write`](Self::write) has.
+    pub fn stop_sharing(&self) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.close();
+        }
+    }
+
+    /// Returns `true` if a frame from the socket is none of the models', but is about rings.
+    fn is_about_rings(&self, frame: &[u8], wake: &impl Fn()) -> bool {
+        let Some(neighbours) = &self.neighbours else {
+            return false;
+        };
+        if neighbours.is_mark(frame) {
+            wake();
+            return true;
+        }
+        if matches!(self.socket, Socket::Switch(_))
+            && let Some((address, name)) = stream::noticed(frame)
+        {
+            neighbours.connect(neighbours::on_switch(name), Some(address));
+            return true;
+        }
+        false
+    }
+
+    /// After a frame has left through the socket.
+    fn left(&self, frame: &[u8]) {
+        let Some(neighbours) = &self.neighbours else {
+            return;
+        };
+        neighbours.left(frame);
+        if let Socket::Unix(_, remote) = &self.socket
+            && (self.sent.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
+            && !neighbours.has_ring()
+            && let Ok(identity) = stale::identity(remote)
+        {
+            neighbours.connect(at_socket(identity), None);
+        }
     }
 
     /// Lets [`read`](Self::read) and [`write`](Self::write) come to their end, the latter with what was to be sent before.
@@ -306,6 +399,7 @@ impl Wire {
                         Err(_) => self.rx_dropped.count(self, &"more than can be handled"),
                     }
                 }
+                Ok(len) if self.is_about_rings(&buffer[..len], &wake) => {}
                 Ok(len) => match self.incoming.push_waiting(&buffer[..len]) {
                     Ok(true) => wake(),
                     Ok(false) => {}
@@ -324,6 +418,18 @@ impl Wire {
         }
     }
 
+    fn carry(&self, frame: &[u8]) -> Carried {
+        self.neighbours
+            .as_ref()
+            .map_or(Carried::Not, |neighbours| neighbours.carry(frame))
+    }
+
+    fn leads(&self, frame: &[u8]) -> bool {
+        self.neighbours
+            .as_ref()
+            .is_some_and(|neighbours| neighbours.leads(frame))
+    }
+
     fn read_stream(&self, stream: &UnixStream, wake: impl Fn()) -> io::Result<()> {
         let mut frames = stream::Reader::new(stream);
         loop {
@@ -334,6 +440,9 @@ impl Wire {
             let frame = frame?;
             if frame.is_empty() {
                 // It has begun.
+                continue;
+            }
+            if self.is_about_rings(frame, &wake) {
                 continue;
             }
             match self.incoming.push_waiting(frame) {
@@ -347,12 +456,31 @@ impl Wire {
     /// Sends what is to be transmitted, until the wire is closed. Calls `resume` when the wire is no longer
     /// [congested](Self::is_congested).
     pub fn write(&self, resume: impl Fn()) {
+        let resume_if = |resumed: bool| {
+            if resumed {
+                resume();
+            }
+        };
         let mut frame = Vec::new();
         let mut batch = Vec::new();
         let mut stalled = false;
-        while let Some(resumed) = self.outgoing.pop(&mut frame) {
-            if resumed {
-                resume();
+        // A frame that was taken and has not left.
+        let mut has_frame = false;
+        while has_frame
+            || self
+                .outgoing
+                .pop(&mut frame)
+                .inspect(|resumed| resume_if(*resumed))
+                .is_some()
+        {
+            has_frame = false;
+            match self.carry(&frame) {
+                Carried::Not => {}
+                Carried::InRing => continue,
+                Carried::Late => {
+                    self.unsent.count(self, &"the peer takes nothing");
+                    continue;
+                }
             }
             let sent = match &self.socket {
                 Socket::Unix(socket, remote) => socket.send_to(&frame, remote),
@@ -360,18 +488,25 @@ impl Wire {
                 Socket::Switch(stream) => {
                     batch.clear();
                     stream::append(&mut batch, &frame);
+                    // What is behind a mark goes another way.
                     while batch.len() < stream::BATCH
+                        && !neighbours::is_a_mark(&frame)
                         && let Some(resumed) = self.outgoing.pop_more(&mut frame)
                     {
-                        stream::append(&mut batch, &frame);
-                        if resumed {
-                            resume();
+                        resume_if(resumed);
+                        if self.leads(&frame) {
+                            has_frame = true;
+                            break;
                         }
+                        stream::append(&mut batch, &frame);
                     }
                     let mut stream = stream;
                     stream.write_all(&batch).map(|()| batch.len())
                 }
             };
+            if sent.is_ok() && !has_frame {
+                self.left(&frame);
+            }
             let is_late = matches!(&sent, Err(error) if stream::is_timeout(error));
             if let Err(error) = sent {
                 self.unsent.count(self, &error);

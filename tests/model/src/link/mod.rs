@@ -9,6 +9,7 @@
 pub mod datagram;
 
 pub mod fault;
+pub mod neighbours;
 mod port;
 mod queue;
 pub mod ring;

@@ -5,12 +5,13 @@ use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-use super::datagram::PATIENCE;
+use super::neighbours::Name;
+use super::queue::PATIENCE;
 use super::stream::BATCH;
 
 /// Losses of a port are logged when they begin, and then once per so many.
@@ -44,6 +45,8 @@ pub(super) struct Port {
     pub(super) number: usize,
     way: Way,
     lost: AtomicU64,
+    /// The name by which others offer [rings](super::neighbours) to the process.
+    pub(super) name: OnceLock<Name>,
 }
 
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl Port {
             number,
             way,
             lost: AtomicU64::new(0),
+            name: OnceLock::new(),
         }
     }
 

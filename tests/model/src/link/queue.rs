@@ -3,12 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The longest frame; no card sends a longer Ethernet frame.
+pub(super) const LONGEST: usize = 10 * 1024;
+/// A peer that takes nothing for so long loses the frame. (A local peer's queue holds ten datagrams, and what it cannot
+/// hold waits here.)
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Frames {
     queued: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     closed: bool,
+    /// The thread that [waits for frames](FrameQueue::pop) may still be busy with the one that it took last.
+    taken: bool,
 }
 
 /// The queue has as many frames as it may have.
@@ -58,6 +67,25 @@ impl FrameQueue {
         Ok(self.append(frames, frame))
     }
 
+    /// Appends a copy, unless nothing is queued, nothing that was taken may still be on its way, and `pass` takes the frame at
+    /// once: then it comes before all that is queued later. `pass` must not wait, as it has the queue's lock.
+    pub(super) fn pass_or_push(
+        &self,
+        frame: &[u8],
+        pass: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<(), Full> {
+        let frames = self.lock();
+        let is_first = frames.queued.is_empty() && !frames.taken && !frames.closed;
+        if is_first && pass(frame) {
+            return Ok(());
+        }
+        if frames.queued.len() >= self.limit {
+            return Err(Full);
+        }
+        self.append(frames, frame);
+        Ok(())
+    }
+
     /// As [`push`](Self::push), but waits for room.
     pub(super) fn push_waiting(&self, frame: &[u8]) -> Result<bool, Closed> {
         let mut frames = self.lock();
@@ -96,13 +124,15 @@ impl FrameQueue {
         self.pop_more(frame).is_some()
     }
 
-    /// As [`try_pop`](Self::try_pop), but waits for a frame. Whether congestion ended; `None` when the queue is closed and
-    /// empty.
+    /// As [`try_pop`](Self::try_pop), but waits for a frame, and until the next call none [passes](Self::pass_or_push). Whether
+    /// congestion ended; `None` when the queue is closed and empty.
     pub(super) fn pop(&self, frame: &mut Vec<u8>) -> Option<bool> {
         let mut frames = self.lock();
         loop {
-            if let Some(resumed) = self.take(&mut frames, frame) {
-                return Some(resumed);
+            let taken = self.take(&mut frames, frame);
+            frames.taken = taken.is_some();
+            if taken.is_some() {
+                return taken;
             }
             if frames.closed {
                 return None;
@@ -168,6 +198,34 @@ mod tests {
         }
         // One buffer is with the caller, and no more were ever made than fit.
         assert!(queue.lock().spare.len() <= 3);
+    }
+
+    #[test]
+    fn a_frame_passes_only_where_none_is_before_it() {
+        let queue = FrameQueue::new(2, 2);
+        let passed = std::cell::RefCell::new(Vec::new());
+        let pass = |frame: &[u8]| {
+            passed.borrow_mut().push(frame[0]);
+            true
+        };
+        queue.pass_or_push(&[0], pass).unwrap();
+        // There is no room.
+        queue.pass_or_push(&[1], |_| false).unwrap();
+        queue.pass_or_push(&[2], pass).unwrap();
+        assert_eq!(queue.pass_or_push(&[9], pass), Err(Full));
+        let mut frame = Vec::new();
+        for number in [1, 2] {
+            assert!(queue.pop(&mut frame).is_some());
+            assert_eq!(frame, [number]);
+        }
+        // The queue is empty, and its last frame still on its way.
+        queue.pass_or_push(&[3], pass).unwrap();
+        assert!(queue.pop(&mut frame).is_some());
+        assert_eq!(frame, [3]);
+        queue.close();
+        assert_eq!(queue.pop(&mut frame), None);
+        queue.pass_or_push(&[4], pass).unwrap();
+        assert_eq!(*passed.borrow(), [0]);
     }
 
     #[test]

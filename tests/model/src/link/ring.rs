@@ -12,7 +12,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::datagram::LONGEST;
+use super::queue::LONGEST;
 
 /// Memory that another process has as well, and may write at any time.
 pub trait Words: Send + Sync + fmt::Debug {

@@ -58,6 +58,15 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The device and the inode of a file.
+///
+/// # Errors
+/// Nothing is there.
+pub fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let about = fs::symlink_metadata(path)?;
+    Ok((about.dev(), about.ino()))
+}
+
 /// A socket's file that this process made.
 #[derive(Debug, Clone)]
 pub struct Claim {
@@ -71,17 +80,21 @@ impl Claim {
     /// # Errors
     /// Nothing is there.
     pub fn new(path: &Path) -> io::Result<Self> {
-        let about = fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.into(),
-            inode: (about.dev(), about.ino()),
+            inode: identity(path)?,
         })
+    }
+
+    /// The file's device and inode, as [`identity`] has them.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        self.inode
     }
 
     /// Removes the file, unless another process has put its own there.
     pub fn release(&self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|about| (about.dev(), about.ino()) == self.inode);
+        let ours = identity(&self.path).is_ok_and(|inode| inode == self.inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             log::warn!("{}: {error}", self.path.display());
         }

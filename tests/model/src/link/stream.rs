@@ -1,8 +1,10 @@
 //! Frames on a connection to a [virtual switch](super::vswitch): each with its length in front, in two bytes, big-endian.
 //!
 //! A connection begins with eight bytes from the client, which say what it wants, and eight bytes with the answer: see [`Wish`].
-//! The first frame from the client is an empty one, which is answered by another: from then on it is sent frames. So a process can
-//! have its unit number before it has a port.
+//! The first frame from the client is an empty one, or has the name by which others offer it [rings](super::neighbours), and is
+//! answered by an empty one: from then on it is sent frames. So a process can have its unit number before it has a port.
+//!
+//! A switch tells its clients the names of others by [notices](notice), which are too short for frames.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,7 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::datagram::LONGEST;
+use super::neighbours::{Address, Name};
+use super::queue::LONGEST;
 
 /// So many bytes are written at a time.
 pub(super) const BATCH: usize = 64 * 1024;
@@ -19,7 +22,7 @@ const BUFFER: usize = 256 * 1024;
 /// The time that the answer to a wish may take, and a write to a switch that takes nothing: it waits for its ports itself.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The first bytes of a wish and of an answer: a name, and the version.
-const MAGIC: [u8; 4] = *b"bvx1";
+const MAGIC: [u8; 4] = *b"bvx2";
 
 /// The unit numbers of the models that a process connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +163,10 @@ impl Connection {
     ///
     /// # Errors
     /// The switch is gone.
-    pub fn begin(&self) -> io::Result<()> {
-        (&self.stream).write_all(&[0, 0])
+    pub(super) fn begin(&self, name: Option<Name>) -> io::Result<()> {
+        let mut batch = Vec::new();
+        append(&mut batch, name.as_ref().map_or(&[], |name| &name[..]));
+        (&self.stream).write_all(&batch)
     }
 
     /// The first unit number; 0 if none was wanted.
@@ -190,6 +195,21 @@ pub(super) fn append(batch: &mut Vec<u8>, frame: &[u8]) {
         batch.extend_from_slice(&len.to_be_bytes());
         batch.extend_from_slice(frame);
     }
+}
+
+/// What a switch says to a client whose frames go to an address: the name of the process that has it.
+pub(super) fn notice(address: Address, name: Name) -> [u8; 12] {
+    let mut notice = [0; 12];
+    notice[..6].copy_from_slice(&address);
+    notice[6..].copy_from_slice(&name);
+    notice
+}
+
+/// The address and the name in a frame, if it is a [notice].
+pub(super) fn noticed(frame: &[u8]) -> Option<(Address, Name)> {
+    let notice: &[u8; 12] = frame.try_into().ok()?;
+    let (address, name) = notice.split_first_chunk()?;
+    Some((*address, *name.first_chunk()?))
 }
 
 /// Takes frames from a connection.
@@ -273,14 +293,14 @@ mod tests {
         }
         for wrong in [
             *b"GET / HT",
-            *b"bvx1\x04\0\0\0",
-            *b"bvx1\x02\0\x01\0",
-            *b"bvx1\x03\0\0\0",
-            *b"bvx1\0\0\0\x01",
+            *b"bvx2\x04\0\0\0",
+            *b"bvx2\x02\0\x01\0",
+            *b"bvx2\x03\0\0\0",
+            *b"bvx2\0\0\0\x01",
         ] {
             assert_eq!(Wish::parse(wrong), None);
         }
-        assert_eq!(Answer::parse(*b"bvx1\x03\0\0\0"), None);
+        assert_eq!(Answer::parse(*b"bvx2\x03\0\0\0"), None);
     }
 
     /// Gives one byte at a time.

@@ -10,7 +10,9 @@
 //! a recording of an earlier session, go where they are sent to, but do not lead those for the address astray. (InfiniBand's
 //! switches learn nothing from frames at all; those of Ethernet have it as an option, port security.)
 //!
-//! The switch hands out the unit numbers of models, which their addresses end in: [`Wish`].
+//! The switch hands out the unit numbers of models, which their addresses end in: [`Wish`]. It also tells a process whose frames
+//! go to another one that one's name, so that from then on frames between the two go through [memory](super::neighbours) rather than
+//! through the switch.
 //!
 //! # Uplinks
 //!
@@ -18,6 +20,7 @@
 //! one uplink does not leave at another: any number of switches, each pair of which has an uplink, are one network without a loop.
 //! UDP holds no sender up: what the other machine does not take in time is lost, and its sender has to repeat it.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,9 +29,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::datagram::{LONGEST, PATIENCE};
+use super::neighbours::Name;
 use super::port::{Limits, Port};
-use super::queue::FrameQueue;
+use super::queue::{FrameQueue, LONGEST, PATIENCE};
 use super::stale::{self, Claim, lock_folder};
 use super::stream::{self, Answer, BATCH, Reader, Wish};
 use super::switch::{Addresses, Route};
@@ -301,16 +304,31 @@ impl Shared {
     fn forward(&self, port: &Arc<Port>, stream: &UnixStream) -> io::Result<()> {
         let number = port.number;
         let mut frames = Reader::new(stream);
-        if !frames.next()?.is_empty() {
-            return Err(io::Error::new(ErrorKind::InvalidData, "no beginning"));
+        match frames.next()? {
+            [] => {}
+            beginning => match Name::try_from(beginning) {
+                // It is set once.
+                Ok(name) => drop(port.name.set(name)),
+                Err(_) => return Err(io::Error::new(ErrorKind::InvalidData, "no beginning")),
+            },
         }
         self.lock().ports.push(port.clone());
         port.send(&[0, 0], true);
         let mut batch = Vec::new();
         let mut way = Way::Nowhere;
+        let mut told = HashMap::new();
         loop {
             let frame = frames.next()?;
             let next = self.way(number, false, frame);
+            if let (Way::To(to), Some(address), Some(_)) =
+                (&next, frame.first_chunk(), port.name.get())
+                && let Some(&name) = to.name.get()
+                && told.insert(*address, name) != Some(name)
+            {
+                let mut notice = Vec::new();
+                stream::append(&mut notice, &stream::notice(*address, name));
+                port.send(&notice, false);
+            }
             if next != way {
                 way.send(&mut batch, true);
                 way = next;

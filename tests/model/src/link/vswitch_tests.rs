@@ -40,7 +40,7 @@ fn open(path: &Path, wish: Wish) -> io::Result<(u8, UnixStream)> {
 /// A process with one model, which has a port.
 fn port(path: &Path) -> (u8, UnixStream) {
     let connection = Connection::open(path, ANY).unwrap();
-    connection.begin().unwrap();
+    connection.begin(None).unwrap();
     let first = connection.first_unit();
     let stream = connection.into_stream();
     assert!(Reader::new(&stream).next().unwrap().is_empty());
