@@ -1,7 +1,7 @@
 //! Memory that two processes share: a file without a name, which one makes and passes to the other through a socket.
 
 // UNSAFETY: maps files, and calls functions of the C library that the standard library does not have: memfd_create, SCM_RIGHTS,
-// SO_PEERCRED and poll.
+// SO_PEERCRED, pthread_atfork and poll.
 #![expect(unsafe_code)]
 
 use connectx_model::link::neighbours::Sharing;
@@ -12,7 +12,8 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const BYTES: usize = RING_WORDS * size_of::<u64>();
@@ -33,9 +34,30 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// A mapped file.
+/// The number of forks between the program's first process and this one, of those that could have had memory.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts forks from now on.
+fn count_forks() -> io::Result<()> {
+    static REGISTERED: OnceLock<libc::c_int> = OnceLock::new();
+    // SAFETY: the function may be called in a child at any time.
+    let register = || unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    match REGISTERED.get_or_init(register) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(*error)),
+    }
+}
+
+/// A mapped file. A child process has the mapping, but not its words: a ring has one writer and one reader.
 #[derive(Debug)]
-struct Mapped(NonNull<AtomicU64>);
+struct Mapped {
+    start: NonNull<AtomicU64>,
+    forks: usize,
+}
 
 // SAFETY: the words are atomic, and the mapping belongs to no thread.
 unsafe impl Send for Mapped {}
@@ -45,6 +67,7 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// Maps a file that has the size and cannot lose it.
     fn new(file: &File) -> io::Result<Self> {
+        count_forks()?;
         // SAFETY: reads what the file is sealed against.
         let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
         if seals & SEALS != SEALS || file.metadata()?.len() != BYTES as u64 {
@@ -65,24 +88,29 @@ impl Mapped {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(start.cast())
-            .map(Self)
-            .ok_or_else(|| refused("the memory is at address 0"))
+        let start = NonNull::new(start.cast());
+        Ok(Self {
+            start: start.ok_or_else(|| refused("the memory is at address 0"))?,
+            forks: FORKS.load(Ordering::Relaxed),
+        })
     }
 }
 
 impl Words for Mapped {
     fn words(&self) -> &[AtomicU64] {
+        if self.forks != FORKS.load(Ordering::Relaxed) {
+            return &[];
+        }
         // SAFETY: so many words are mapped, for reading and writing, aligned to a page, as long as this is there. The file is
         // sealed, so that all of them stay. Whatever another process writes there, it writes into atomic words.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), RING_WORDS) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), RING_WORDS) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this size, and references to it do not outlive it.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), BYTES) };
     }
 }
 

@@ -5,14 +5,14 @@ use connectx_model::link::vswitch::VirtualSwitch;
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 #[test]
-fn both_ends_have_the_same_memory() {
+fn both_ends_have_the_same_memory_and_a_child_does_not() {
     let (near, far) = UnixStream::pair().unwrap();
     assert_eq!(
         SharedMemory.take(&far).unwrap_err().kind(),
@@ -31,7 +31,22 @@ fn both_ends_have_the_same_memory() {
     drop(given);
     assert_eq!(taken.words().len(), RING_WORDS);
     assert_eq!(taken.words()[RING_WORDS - 1].load(Ordering::Relaxed), 9);
+    // SAFETY: the child only looks at memory, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let words = taken.words().len();
+        // SAFETY: nothing of the test's shall run in the child.
+        unsafe { libc::_exit(i32::from(words != 0)) };
+    }
+    let mut status = -1;
+    // SAFETY: the kernel writes the status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(taken.words().len(), RING_WORDS);
 }
+
+/// No end of a wire is late within this time, so that no frame is lost.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("bareverbs-shared-{}-{name}", std::process::id()))
@@ -132,27 +147,33 @@ fn frame(to: u8, from: u8, number: u32, len: usize) -> Vec<u8> {
 /// Sends frames from one to the other and back, more than a ring holds, until they go through memory: none is lost, and they
 /// keep their order.
 fn exchange(a: &Running<'_>, b: &Running<'_>) {
+    let len = |number: u32| 60 + number as usize * 31 % 4100;
     let mut number = 0;
     let mut open = 0;
     while open < 3 {
-        for _ in 0..1500 {
-            let len = 60 + number as usize * 31 % 4100;
-            a.wire.transmit(&frame(2, 1, number, len));
-            b.wire.transmit(&frame(1, 2, number, len));
-            number += 1;
-        }
-        for at in number - 1500..number {
-            let len = 60 + at as usize * 31 % 4100;
-            assert!(b.next() == frame(2, 1, at, len), "{at}");
-            assert!(a.next() == frame(1, 2, at, len), "{at}");
-        }
+        let numbers = number..number + 1500;
+        let (from_a, from_b) = (a.wire, b.wire);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in numbers.clone() {
+                    from_a.transmit(&frame(2, 1, at, len(at)));
+                    from_b.transmit(&frame(1, 2, at, len(at)));
+                }
+            });
+            for at in numbers.clone() {
+                assert!(b.next() == frame(2, 1, at, len(at)), "{at}");
+                assert!(a.next() == frame(1, 2, at, len(at)), "{at}");
+            }
+        });
+        number += 1500;
         open += usize::from(a.wire.ways_through_memory() + b.wire.ways_through_memory() >= 2);
     }
 }
 
 fn unix(local: &Path, remote: &Path) -> Wire {
     let (local, remote) = (local.into(), remote.into());
-    Wire::open(0, &Address::Unix { local, remote }).unwrap()
+    let wire = Wire::open(0, &Address::Unix { local, remote }).unwrap();
+    wire.with_patience(PATIENCE).unwrap()
 }
 
 #[test]
@@ -189,7 +210,8 @@ fn a_switch_joins_processes_by_memory() {
     let serving = thread::spawn(move || switch.serve());
     let wires = [(); 3].map(|()| {
         let connection = Connection::open(&path, Wish::None).unwrap();
-        Wire::on_switch(0, connection).unwrap()
+        let wire = Wire::on_switch(0, connection).unwrap();
+        wire.with_patience(PATIENCE).unwrap()
     });
     thread::scope(|scope| {
         let [one, two, three] = [0, 1, 2].map(|index: usize| Running::new(scope, &wires[index]));
@@ -224,12 +246,45 @@ fn a_switch_joins_processes_by_memory() {
     serving.join().unwrap().unwrap();
 }
 
+/// The abstract name at which a process is offered rings whose socket is at a path.
+fn name_at(local: &Path) -> SocketAddr {
+    let about = std::fs::symlink_metadata(local).unwrap();
+    let made = (about.mtime(), about.mtime_nsec());
+    let name = format!(
+        "bareverbs socket {:x} {:x} {made:x?}",
+        about.dev(),
+        about.ino()
+    );
+    SocketAddr::from_abstract_name(name).unwrap()
+}
+
+#[test]
+fn a_ring_whose_mark_is_lost_ends() {
+    let paths = [path("marks"), path("no-socket")];
+    let wire = unix(&paths[0], &paths[1]);
+    thread::scope(|scope| {
+        let one = Running::new(scope, &wire);
+        let socket = UnixDatagram::bind(&paths[1]).unwrap();
+        let listener = UnixListener::bind_addr(&name_at(&paths[1])).unwrap();
+        one.wire.transmit(&frame(2, 1, 0, 60));
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        SharedMemory.wait(&[stream.as_fd()], None).unwrap();
+        let (_memory, _) = SharedMemory.take(&stream).unwrap();
+        drop(socket);
+        std::fs::remove_file(&paths[1]).unwrap();
+        stream.write_all(&[1]).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        one.end();
+    });
+}
+
 /// Offers a ring to a wire, with whatever is in it; returns the connection and the memory.
 fn stranger(local: &Path, number: u64, words: &[(usize, u64)]) -> (UnixStream, Box<dyn Words>) {
-    let about = std::fs::symlink_metadata(local).unwrap();
-    let name = format!("bareverbs socket {:x} {:x}", about.dev(), about.ino());
-    let address = SocketAddr::from_abstract_name(name).unwrap();
-    let stream = UnixStream::connect_addr(&address).unwrap();
+    let stream = UnixStream::connect_addr(&name_at(local)).unwrap();
     let memory = SharedMemory.give(&stream, number).unwrap();
     for &(at, word) in words {
         memory.words()[at].store(word, Ordering::SeqCst);

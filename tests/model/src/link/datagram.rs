@@ -14,6 +14,7 @@
 //! ([`Wire::is_congested`]). Worlds take frames in whatever they wait for themselves, so that this cannot go round in a circle.
 //! Who takes nothing for a second is not waited for any more, until it does. UDP has no such thing, and loses what is too much.
 
+pub use super::address::Address;
 use super::neighbours::{self, Carried, Neighbours, Sharing};
 use super::queue::{FrameQueue, LONGEST, PATIENCE};
 use super::stale::{self, Claim};
@@ -21,9 +22,9 @@ use super::stream::{self, Connection, Wish};
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -38,73 +39,15 @@ const LOG_EVERY: u64 = 1000;
 /// A peer that has taken nothing for [`PATIENCE`] loses frames after this time, until it takes something.
 const IMPATIENCE: Duration = Duration::from_millis(1);
 
-/// `unix:LOCAL,REMOTE`, `udp:LOCAL,REMOTE` or `switch:PATH`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// Paths of sockets.
-    Unix {
-        /// This end, which is bound.
-        local: PathBuf,
-        /// The other end, which frames are sent to.
-        remote: PathBuf,
-    },
-    /// Hosts and ports, `HOST:PORT` or `[IPv6]:PORT`.
-    Udp {
-        /// This end, which is bound.
-        local: String,
-        /// The other end, which frames are sent to.
-        remote: String,
-    },
-    /// The path of a [virtual switch](super::vswitch)'s socket.
-    Switch(PathBuf),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (family, ends) = text.split_once(':').unwrap_or_default();
-        if family == "switch" && !ends.is_empty() {
-            return Ok(Self::Switch(ends.into()));
-        }
-        let Some((local, remote)) = ends
-            .split_once(',')
-            .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
-        else {
-            return Err(
-                "none of unix:LOCAL,REMOTE, udp:HOST:PORT,HOST:PORT and switch:PATH".into(),
-            );
-        };
-        match family {
-            "unix" if local == remote => Err("both ends are the same path".into()),
-            "unix" => Ok(Self::Unix {
-                local: local.into(),
-                remote: remote.into(),
-            }),
-            "udp" => Ok(Self::Udp {
-                local: local.into(),
-                remote: remote.into(),
-            }),
-            _ => Err(format!("{family:?} is neither unix nor udp")),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix { local, remote } => {
-                write!(f, "unix:{},{}", local.display(), remote.display())
-            }
-            Self::Udp { local, remote } => write!(f, "udp:{local},{remote}"),
-            Self::Switch(path) => write!(f, "switch:{}", path.display()),
-        }
-    }
-}
-
-/// The name of the process that has the socket with this identity.
-fn at_socket((device, inode): (u64, u64)) -> String {
-    format!("socket {device:x} {inode:x}")
+/// The name of the process that has the socket at a path: that of the file, whose number may have been another one's before.
+fn at_socket(path: &Path) -> io::Result<String> {
+    let about = std::fs::symlink_metadata(path)?;
+    let made = (about.mtime(), about.mtime_nsec());
+    Ok(format!(
+        "socket {:x} {:x} {made:x?}",
+        about.dev(),
+        about.ino()
+    ))
 }
 
 /// Where there can be no rings, the sockets do.
@@ -167,9 +110,10 @@ pub struct Wire {
     tx_dropped: Losses,
     rx_dropped: Losses,
     too_long: Losses,
-    /// The rings to and from others, and for frames of which number one is asked for, unless there is one.
+    /// The rings to and from others, and the frames that were sent since there was one: at some numbers one is asked for.
     neighbours: Option<Neighbours>,
     sent: AtomicU64,
+    patience: Duration,
     closed: AtomicBool,
 }
 
@@ -188,7 +132,7 @@ impl Wire {
                 let socket = UnixDatagram::bind(local).map_err(ours)?;
                 socket.set_write_timeout(Some(PATIENCE)).map_err(ours)?;
                 let claim = Claim::new(local).map_err(ours)?;
-                neighbours = or_none(Neighbours::new(&at_socket(claim.identity())));
+                neighbours = or_none(at_socket(local).and_then(|name| Neighbours::new(&name)));
                 (Socket::Unix(socket, remote.clone()), Some(claim))
             }
             Address::Udp { local, remote } => {
@@ -246,7 +190,29 @@ impl Wire {
             too_long: Losses::new("from the wire refused", log::Level::Warn),
             neighbours,
             sent: AtomicU64::new(0),
+            patience: PATIENCE,
             closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits so long for a peer that takes nothing, rather than a second: for tests that lose no frame on a machine that is slow.
+    ///
+    /// # Errors
+    /// The socket does not take it.
+    pub fn with_patience(mut self, patience: Duration) -> io::Result<Self> {
+        self.patience = patience;
+        self.set_write_timeout(patience)?;
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.set_patience(patience);
+        }
+        Ok(self)
+    }
+
+    fn set_write_timeout(&self, time: Duration) -> io::Result<()> {
+        match &self.socket {
+            Socket::Unix(socket, _) => socket.set_write_timeout(Some(time)),
+            Socket::Udp(socket, _) => socket.set_write_timeout(Some(time)),
+            Socket::Switch(_) => Ok(()),
         }
     }
 
@@ -261,16 +227,17 @@ impl Wire {
         let pass = |frame: &[u8]| self.neighbours.as_ref().is_some_and(|it| it.pass(frame));
         if self.outgoing.pass_or_push(frame, pass).is_err() {
             self.tx_dropped.count(self, &"the peer is too slow");
+            self.left(frame, false);
         }
     }
 
     /// Takes the next frame that arrived, in exchange for the buffer in `frame`; `false` if there is none.
     pub fn receive(&self, frame: &mut Vec<u8>) -> bool {
-        self.incoming.try_pop(frame)
-            || self
-                .neighbours
-                .as_ref()
-                .is_some_and(|neighbours| neighbours.receive(frame))
+        let through_socket = |frame: &mut Vec<u8>| self.incoming.try_pop(frame);
+        match &self.neighbours {
+            Some(neighbours) => neighbours.receive(frame, through_socket),
+            None => through_socket(frame),
+        }
     }
 
     /// Returns `true` if no frame is there to be taken.
@@ -335,18 +302,22 @@ impl Wire {
         false
     }
 
-    /// After a frame has left through the socket.
-    fn left(&self, frame: &[u8]) {
+    /// After a frame has left through the socket, or was lost.
+    fn left(&self, frame: &[u8], sent: bool) {
         let Some(neighbours) = &self.neighbours else {
             return;
         };
-        neighbours.left(frame);
+        neighbours.left(frame, sent);
         if let Socket::Unix(_, remote) = &self.socket
-            && (self.sent.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
-            && !neighbours.has_ring()
-            && let Ok(identity) = stale::identity(remote)
+            && sent
         {
-            neighbours.connect(at_socket(identity), None);
+            if neighbours.has_ring() {
+                self.sent.store(0, Ordering::Relaxed);
+            } else if (self.sent.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
+                && let Ok(name) = at_socket(remote)
+            {
+                neighbours.connect(name, None);
+            }
         }
     }
 
@@ -504,8 +475,8 @@ impl Wire {
                     stream.write_all(&batch).map(|()| batch.len())
                 }
             };
-            if sent.is_ok() && !has_frame {
-                self.left(&frame);
+            if !has_frame {
+                self.left(&frame, sent.is_ok());
             }
             let is_late = matches!(&sent, Err(error) if stream::is_timeout(error));
             if let Err(error) = sent {
@@ -513,12 +484,11 @@ impl Wire {
             }
             if is_late != stalled {
                 stalled = is_late;
-                let patience = if stalled { IMPATIENCE } else { PATIENCE };
+                let patience = if stalled { IMPATIENCE } else { self.patience };
                 let set = match &self.socket {
-                    Socket::Unix(socket, _) => socket.set_write_timeout(Some(patience)),
-                    Socket::Udp(socket, _) => socket.set_write_timeout(Some(patience)),
                     // Part of a frame was sent: what follows would not be understood.
                     Socket::Switch(stream) => stream.shutdown(Shutdown::Both),
+                    Socket::Unix(..) | Socket::Udp(..) => self.set_write_timeout(patience),
                 };
                 if let Err(error) = set {
                     log::debug!("{}: {error}", self.name);
@@ -552,38 +522,6 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(error.starts_with(expected), "{error}");
-        }
-    }
-
-    #[test]
-    fn addresses() {
-        let unix: Address = "unix:/run/a,/run/b".parse().unwrap();
-        assert_eq!(
-            unix,
-            Address::Unix {
-                local: "/run/a".into(),
-                remote: "/run/b".into()
-            }
-        );
-        for text in [
-            "unix:/run/a,/run/b",
-            "udp:[::1]:7000,[::1]:7001",
-            "switch:/run/a",
-        ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
-        }
-        for bad in [
-            "",
-            "unix",
-            "unix:",
-            "unix:/a",
-            "unix:/a,",
-            "unix:,/b",
-            "unix:/a,/a",
-            "switch:",
-            "tcp:a:1,b:2",
-        ] {
-            assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! reordering, delay, corruption, or rules for single frames), [`Tracer`](trace::Tracer) and
 //! [`Capture`](crate::pcap::Capture).
 
+mod address;
 pub mod datagram;
 
 pub mod fault;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
-use super::queue::PATIENCE;
+use super::queue::{LONGEST, PATIENCE};
 use super::ring::{Broken, Pop, Push, Reader, Words, Writer};
 
 /// The name of a process among those that share a network: a number that it draws.
@@ -31,7 +31,7 @@ pub(super) type Name = [u8; 6];
 /// A station's address.
 pub(super) type Address = [u8; 6];
 
-/// The most rings from others, each of which holds 2 MiB, and connections that have not said yet what they want.
+/// The most rings from others and to others, each of which holds 2 MiB, and connections that have not said yet what they want.
 const MOST: usize = 256;
 const MOST_GREETINGS: usize = 64;
 /// The flags of `send`, the same for all of Linux's architectures: that it does not wait, and that no signal comes of it.
@@ -156,8 +156,8 @@ impl Outgoing {
         Ok(pushed != Push::Full)
     }
 
-    fn is_congested(&mut self) -> Result<bool, Broken> {
-        Ok(self.ring.is_congested()? && self.stalled()? < PATIENCE)
+    fn is_congested(&mut self, patience: Duration) -> Result<bool, Broken> {
+        Ok(self.ring.is_congested()? && self.stalled()? < patience)
     }
 }
 
@@ -166,11 +166,14 @@ impl Outgoing {
 struct Others(Vec<Outgoing>);
 
 impl Others {
+    /// The ring to where a frame goes. (What the receiver would take for nonsense it has to refuse where it refuses others'.)
     fn index(&self, frame: &[u8]) -> Option<usize> {
-        self.0.iter().position(|ring| {
+        let leads = |ring: &Outgoing| {
             let address = ring.wanted.address;
             ring.phase == Phase::Open && address.is_none_or(|address| frame.starts_with(&address))
-        })
+        };
+        let index = self.0.iter().position(leads)?;
+        (1..=LONGEST).contains(&frame.len()).then_some(index)
     }
 
     fn end(&mut self, index: usize, why: &dyn fmt::Display) {
@@ -205,7 +208,7 @@ struct Arrivals {
 }
 
 /// A ring that is wanted: to a process, for an address or for all frames.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     name: String,
     address: Option<Address>,
@@ -224,12 +227,14 @@ pub(super) enum Carried {
 /// The rings of a wire.
 #[derive(Debug)]
 pub(super) struct Neighbours {
-    /// Until [`run`](Neighbours::run) has it, which frees the name at its end: the next socket may have the same inode.
+    /// Until [`run`](Neighbours::run) has it.
     listener: Mutex<Option<UnixListener>>,
     /// What is written to the first wakes the thread, which reads the second.
     bell: [UnixStream; 2],
     wanted: Mutex<Vec<Wanted>>,
     others: Mutex<Others>,
+    /// The time that a reader may take nothing, and a mark may need.
+    patience: Duration,
     /// A ring has room, or has ended.
     room: Condvar,
     congested: AtomicBool,
@@ -256,6 +261,7 @@ impl Neighbours {
             bell: [near, far],
             wanted: Mutex::default(),
             others: Mutex::default(),
+            patience: PATIENCE,
             room: Condvar::new(),
             congested: AtomicBool::new(false),
             arrivals: Mutex::default(),
@@ -263,10 +269,19 @@ impl Neighbours {
         })
     }
 
+    /// Waits so long, rather than for [`PATIENCE`].
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Asks for a ring to the process of this name, for an address, or for all frames.
     pub(super) fn connect(&self, name: String, address: Option<Address>) {
-        lock(&self.wanted).push(Wanted { name, address });
-        wake(&self.bell[0]);
+        let mut wanted = lock(&self.wanted);
+        wanted.retain(|other| other.address != address);
+        if wanted.len() < MOST {
+            wanted.push(Wanted { name, address });
+            wake(&self.bell[0]);
+        }
     }
 
     /// Puts a frame into the ring to where it goes, if there is one with room.
@@ -277,7 +292,7 @@ impl Neighbours {
         };
         match others.0[index].push(frame) {
             Ok(true) => {
-                if others.0[index].ring.is_congested() == Ok(true) {
+                if others.0[index].ring.was_congested() {
                     self.congested.store(true, Ordering::Relaxed);
                 }
                 true
@@ -304,7 +319,7 @@ impl Neighbours {
                 Err(why) => Err(why),
             };
             let left = match stalled {
-                Ok(stalled) => PATIENCE.saturating_sub(stalled),
+                Ok(stalled) => self.patience.saturating_sub(stalled),
                 Err(why) => {
                     self.cut(&mut others, index, why);
                     continue;
@@ -335,9 +350,9 @@ impl Neighbours {
         lock(&self.others).index(frame).is_some()
     }
 
-    /// Returns `true` if there is a ring to another process, or was asked for.
+    /// Returns `true` if there is a ring to another process, even if nothing goes through it yet.
     pub(super) fn has_ring(&self) -> bool {
-        !lock(&self.others).0.is_empty() || !lock(&self.wanted).is_empty()
+        !lock(&self.others).0.is_empty()
     }
 
     /// The rings to others that frames go through.
@@ -346,18 +361,26 @@ impl Neighbours {
         lock(&self.others).0.iter().filter(is_open).count()
     }
 
-    /// After a frame has left through the socket: if it was a mark, what comes later goes through the ring.
-    pub(super) fn left(&self, frame: &[u8]) {
+    /// After a frame has left through the socket, or was lost: if it was a mark, what comes later goes through the ring, or there
+    /// is none.
+    pub(super) fn left(&self, frame: &[u8], sent: bool) {
         let Some(number) = marked(frame) else {
             return;
         };
-        for ring in &mut lock(&self.others).0 {
-            if ring.number == number && ring.phase == Phase::Marked {
-                ring.phase = Phase::Open;
-                ring.since = Instant::now();
-                log::debug!("a ring leads to {}", ring.wanted.name);
-            }
+        let mut others = lock(&self.others);
+        let is_marked = |ring: &Outgoing| ring.number == number && ring.phase == Phase::Marked;
+        let Some(index) = others.0.iter().position(is_marked) else {
+            return;
+        };
+        if !sent {
+            others.end(index, &"its mark was lost");
+            // The thread has the connection in its list.
+            return wake(&self.bell[0]);
         }
+        let ring = &mut others.0[index];
+        ring.phase = Phase::Open;
+        ring.since = Instant::now();
+        log::debug!("a ring leads to {}", ring.wanted.name);
     }
 
     /// Returns `true` if the frame, which has come through the socket, is a mark: what is in the ring is next.
@@ -374,9 +397,18 @@ impl Neighbours {
         false
     }
 
-    /// Takes the next frame out of a ring, which replaces what is in `frame`.
-    pub(super) fn receive(&self, frame: &mut Vec<u8>) -> bool {
+    /// Takes the next frame out of a ring, which replaces what is in `frame`, unless `before` has one: what has come through the
+    /// socket comes before what is behind its mark.
+    pub(super) fn receive(
+        &self,
+        frame: &mut Vec<u8>,
+        before: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
+        // A mark is not seen between the look at the one and at the other.
         let mut arrivals = lock(&self.arrivals);
+        if before(frame) {
+            return true;
+        }
         let Arrivals { rings, next } = &mut *arrivals;
         let mut looks = rings.len();
         while looks > 0 {
@@ -430,7 +462,7 @@ impl Neighbours {
         let congested = others
             .0
             .iter_mut()
-            .any(|ring| ring.is_congested() == Ok(true));
+            .any(|ring| ring.is_congested(self.patience) == Ok(true));
         self.congested.store(congested, Ordering::Relaxed);
         congested
     }
@@ -444,9 +476,7 @@ impl Neighbours {
     /// Makes rings as they are asked for, until the end. Calls `stir` when a frame has come or there is room again, and `send`
     /// with frames that have to go through the socket.
     pub(super) fn run(&self, sharing: &dyn Sharing, send: impl Fn(&[u8]), stir: impl Fn()) {
-        let Some(listener) = lock(&self.listener).take() else {
-            return;
-        };
+        let mut listener = lock(&self.listener).take();
         let mut greetings: Vec<UnixStream> = Vec::new();
         while !self.closed.load(Ordering::Acquire) {
             for wanted in std::mem::take(&mut *lock(&self.wanted)) {
@@ -461,11 +491,12 @@ impl Neighbours {
                 .iter()
                 .map(|ring| (ring.number, ring.stream.clone()))
                 .collect();
-            let ends: Vec<BorrowedFd<'_>> = [self.bell[1].as_fd(), listener.as_fd()]
+            let ends: Vec<BorrowedFd<'_>> = [self.bell[1].as_fd()]
                 .into_iter()
                 .chain(greetings.iter().map(AsFd::as_fd))
                 .chain(incoming.iter().map(|(_, stream)| stream.as_fd()))
                 .chain(outgoing.iter().map(|(_, stream)| stream.as_fd()))
+                .chain(listener.as_ref().map(AsFd::as_fd))
                 .collect();
             let ready = match sharing.wait(&ends, held) {
                 Ok(ready) => ready,
@@ -475,10 +506,10 @@ impl Neighbours {
                 }
             };
             let mut ready = ready.into_iter();
-            if ready.next() == Some(true) {
-                let _ = rung(&self.bell[1]);
+            if ready.next() == Some(true) && !rung(&self.bell[1]) {
+                log::warn!("the program has closed descriptors that are not its own: rings end");
+                break;
             }
-            let connects = ready.next() == Some(true);
             let mut stirs = self.release_late();
             let greeted: Vec<bool> = ready.by_ref().take(greetings.len()).collect();
             let mut greeted = greeted.into_iter();
@@ -499,8 +530,8 @@ impl Neighbours {
                     self.answered(number, rung(&stream), &send);
                 }
             }
-            if connects {
-                accept(&listener, &mut greetings);
+            if ready.next() == Some(true) {
+                listener = listener.filter(|listener| accept(listener, &mut greetings));
             }
             if stirs {
                 self.room.notify_all();
@@ -564,7 +595,7 @@ impl Neighbours {
                 stream: Arc::new(stream),
                 ring,
                 number,
-                held: Some(Instant::now() + PATIENCE),
+                held: Some(Instant::now() + self.patience),
                 ended: false,
             });
         }
@@ -594,19 +625,28 @@ impl Neighbours {
         }
     }
 
-    /// Offers a ring to a process, in the place of another one for the same frames.
+    /// Offers a ring to a process, unless there is one, in the place of another process's for the same frames.
     fn offer(&self, sharing: &dyn Sharing, wanted: Wanted) -> io::Result<()> {
+        let mut others = lock(&self.others);
+        if others.0.iter().any(|ring| ring.wanted == wanted) {
+            return Ok(());
+        }
+        others
+            .0
+            .retain(|ring| ring.wanted.address != wanted.address);
+        let is_full = others.0.len() >= MOST;
+        drop(others);
+        self.room.notify_all();
+        if is_full {
+            return Err(io::Error::other("there are as many rings as there may be"));
+        }
         // Without waiting, if more connect to the process than it accepts.
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.connect(&SockAddr::unix(format!("\0{}", socket_name(&wanted.name)))?)?;
         let stream = UnixStream::from(socket);
         let number = draw();
         let memory = sharing.give(&stream, number)?;
-        let mut others = lock(&self.others);
-        others
-            .0
-            .retain(|ring| ring.wanted.address != wanted.address);
-        others.0.push(Outgoing {
+        lock(&self.others).0.push(Outgoing {
             stream: Arc::new(stream),
             ring: Writer::new(memory),
             number,
@@ -619,10 +659,21 @@ impl Neighbours {
     }
 }
 
-fn accept(listener: &UnixListener, greetings: &mut Vec<UnixStream>) {
-    while let Ok((stream, _)) = listener.accept() {
-        if greetings.len() < MOST_GREETINGS && stream.set_nonblocking(true).is_ok() {
-            greetings.push(stream);
+/// Takes connections, without waiting; `false` if that is not possible any more. (It would be tried all the time.)
+fn accept(listener: &UnixListener, greetings: &mut Vec<UnixStream>) -> bool {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if greetings.len() < MOST_GREETINGS && stream.set_nonblocking(true).is_ok() {
+                    greetings.push(stream);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                log::warn!("no more rings come from others: {error}");
+                return false;
+            }
         }
     }
 }

@@ -58,15 +58,6 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The device and the inode of a file.
-///
-/// # Errors
-/// Nothing is there.
-pub fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let about = fs::symlink_metadata(path)?;
-    Ok((about.dev(), about.ino()))
-}
-
 /// A socket's file that this process made.
 #[derive(Debug, Clone)]
 pub struct Claim {
@@ -80,21 +71,17 @@ impl Claim {
     /// # Errors
     /// Nothing is there.
     pub fn new(path: &Path) -> io::Result<Self> {
+        let about = fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.into(),
-            inode: identity(path)?,
+            inode: (about.dev(), about.ino()),
         })
-    }
-
-    /// The file's device and inode, as [`identity`] has them.
-    #[must_use]
-    pub fn identity(&self) -> (u64, u64) {
-        self.inode
     }
 
     /// Removes the file, unless another process has put its own there.
     pub fn release(&self) {
-        let ours = identity(&self.path).is_ok_and(|inode| inode == self.inode);
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|about| (about.dev(), about.ino()) == self.inode);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             log::warn!("{}: {error}", self.path.display());
         }
