@@ -10,6 +10,8 @@ mod address;
 pub mod datagram;
 
 pub mod fault;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub mod neighbours;
 mod port;
 mod queue;

@@ -6,11 +6,15 @@
 //! writes at the same time.
 //!
 //! A reader that is about to sleep says so in the ring, and a writer that waits for room as well: each of them is woken only then
-//! ([`Reader::doze`], [`Writer::push`]). Who has said so looks again before it sleeps, and the other looks after it has
-//! published its index, in one order of all these accesses: so no wake-up is lost.
+//! ([`Reader::doze`], [`Writer::push`]). The end that has said so looks again before it sleeps, and the other looks after it
+//! has published its index, with a fence between the two at either end: so no wake-up is lost (`loom_tests.rs`).
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::queue::LONGEST;
 
@@ -30,8 +34,8 @@ const WAITS: usize = 16;
 const HEAD: usize = 32;
 /// The place of a flag: the reader sleeps.
 const SLEEPS: usize = 48;
-/// Words of frames.
-const CAPACITY: usize = 256 * 1024;
+/// Words of frames. Loom remembers what was stored in each of them.
+const CAPACITY: usize = if cfg!(all(test, loom)) { 4 } else { 256 * 1024 };
 /// Words of a ring.
 pub const RING_WORDS: usize = HEADER + CAPACITY;
 /// From so many words on the writer's models shall pause, until no more than the second number are left.
@@ -81,6 +85,11 @@ const SMALL: Broken = Broken("the memory is too small");
 
 fn words_of(len: usize) -> u64 {
     1 + len.div_ceil(8) as u64
+}
+
+/// Takes a flag away that the other end may have set.
+fn take(flag: &AtomicU64) -> bool {
+    flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::AcqRel) != 0
 }
 
 /// The words of a frame behind its length: those to the end of the ring, and those at its beginning.
@@ -143,7 +152,7 @@ impl Writer {
     /// It cannot be.
     pub fn head(&mut self) -> Result<u64, Broken> {
         let (header, _) = frames(&*self.memory).ok_or(SMALL)?;
-        let head = header[HEAD].load(Ordering::SeqCst);
+        let head = header[HEAD].load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) > CAPACITY as u64 {
             return Err(Broken("the reader's index is not within the ring"));
         }
@@ -156,11 +165,11 @@ impl Writer {
     }
 
     fn wait_for_room(&mut self) -> Result<(), Broken> {
-        if let Some((header, _)) = frames(&*self.memory)
-            && header[WAITS].load(Ordering::SeqCst) == 0
-        {
-            header[WAITS].store(1, Ordering::SeqCst);
+        let (header, _) = frames(&*self.memory).ok_or(SMALL)?;
+        if header[WAITS].load(Ordering::Relaxed) == 0 {
+            header[WAITS].store(1, Ordering::Relaxed);
         }
+        fence(Ordering::SeqCst);
         self.head().map(|_| ())
     }
 
@@ -188,9 +197,9 @@ impl Writer {
         copy_in(first, here);
         copy_in(second, there);
         self.tail = self.tail.wrapping_add(needed);
-        header[TAIL].store(self.tail, Ordering::SeqCst);
-        let sleeps = header[SLEEPS].load(Ordering::SeqCst) != 0
-            && header[SLEEPS].swap(0, Ordering::SeqCst) != 0;
+        header[TAIL].store(self.tail, Ordering::Release);
+        fence(Ordering::SeqCst);
+        let sleeps = take(&header[SLEEPS]);
         if !self.congested && self.used() >= PAUSE_AT {
             self.head()?;
             if self.used() >= PAUSE_AT {
@@ -248,13 +257,14 @@ impl Reader {
     pub fn has_more(&self) -> bool {
         self.tail != self.head
             || frames(&*self.memory)
-                .is_none_or(|(header, _)| header[TAIL].load(Ordering::SeqCst) != self.head)
+                .is_none_or(|(header, _)| header[TAIL].load(Ordering::Acquire) != self.head)
     }
 
     /// Asks to be woken by the next frame. It may have come in between: see [`has_more`](Self::has_more).
     pub fn doze(&self) {
         if let Some((header, _)) = frames(&*self.memory) {
-            header[SLEEPS].store(1, Ordering::SeqCst);
+            header[SLEEPS].store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -289,15 +299,14 @@ impl Reader {
         copy_out(first, here);
         copy_out(second, there);
         self.head = self.head.wrapping_add(needed);
-        header[HEAD].store(self.head, Ordering::SeqCst);
-        let wake = header[WAITS].load(Ordering::SeqCst) != 0
-            && self.tail.wrapping_sub(self.head) <= RESUME_AT
-            && header[WAITS].swap(0, Ordering::SeqCst) != 0;
+        header[HEAD].store(self.head, Ordering::Release);
+        fence(Ordering::SeqCst);
+        let wake = self.tail.wrapping_sub(self.head) <= RESUME_AT && take(&header[WAITS]);
         Ok(Pop::Frame { wake })
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;
