@@ -109,7 +109,7 @@ impl Network {
         self.exits.iter().all(|exit| exit.is_idle())
     }
 
-    /// The same, before a sleep: from now on the wires wake who sleeps when something comes.
+    /// Returns `true` if nothing waits to come in, before a sleep: from now on the wires wake the sleeper when something comes.
     pub(crate) fn doze(&self) -> bool {
         // Not only up to the first one with something.
         self.exits

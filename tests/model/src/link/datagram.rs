@@ -50,7 +50,7 @@ fn at_socket(path: &Path) -> io::Result<String> {
     ))
 }
 
-/// Where there can be no rings, the sockets do.
+/// Rings that are not possible are left out: the sockets do.
 fn or_none<T>(neighbours: io::Result<T>) -> Option<T> {
     neighbours
         .inspect_err(|error| log::debug!("no memory is shared: {error}"))
@@ -246,7 +246,7 @@ impl Wire {
         self.incoming.is_empty() && self.neighbours.as_ref().is_none_or(Neighbours::is_idle)
     }
 
-    /// The same, before a sleep: from now on the threads wake those who sleep when a frame comes.
+    /// Returns `true` if no frame is there to be taken, before a sleep: from now on the threads wake the sleeper when one comes.
     #[must_use]
     pub fn doze(&self) -> bool {
         self.incoming.is_empty() && self.neighbours.as_ref().is_none_or(Neighbours::doze)

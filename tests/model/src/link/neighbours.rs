@@ -42,7 +42,7 @@ const MARK: usize = 60;
 /// A group address, which no switch learns.
 const MARK_SOURCE: [u8; 6] = [3, 0, 0, 0, 0, 1];
 
-/// What is asked of the operating system.
+/// The operating system's part.
 pub trait Sharing {
     /// Makes memory of [`RING_WORDS`](super::ring::RING_WORDS), all zeros, and passes it to the process at the other end of a
     /// connection, with a number.
@@ -100,7 +100,7 @@ fn mark(number: u64, to: Address) -> [u8; MARK] {
     frame
 }
 
-/// Returns `true` if a frame is a mark of anybody's.
+/// Returns `true` if a frame is the mark of any ring.
 pub(super) fn is_a_mark(frame: &[u8]) -> bool {
     marked(frame).is_some()
 }
@@ -129,7 +129,7 @@ struct Outgoing {
     number: u64,
     wanted: Wanted,
     phase: Phase,
-    /// What the reader has read, and since when no more or since when it has much to read.
+    /// The number of words that the reader has read, and since when no more or since when it has much to read.
     read: u64,
     since: Instant,
 }
@@ -229,7 +229,7 @@ pub(super) enum Carried {
 pub(super) struct Neighbours {
     /// Until [`run`](Neighbours::run) has it.
     listener: Mutex<Option<UnixListener>>,
-    /// What is written to the first wakes the thread, which reads the second.
+    /// Two ends: a byte that is written to the first wakes the thread, which reads the second.
     bell: [UnixStream; 2],
     wanted: Mutex<Vec<Wanted>>,
     others: Mutex<Others>,
@@ -445,7 +445,7 @@ impl Neighbours {
         !lock(&self.arrivals).rings.iter().any(Incoming::has_more)
     }
 
-    /// The same, and from now on a frame wakes the thread.
+    /// Returns `true` if there is nothing to [`receive`](Self::receive); from now on a frame wakes the thread.
     pub(super) fn doze(&self) -> bool {
         let arrivals = lock(&self.arrivals);
         arrivals.rings.iter().for_each(|ring| ring.ring.doze());
@@ -588,7 +588,7 @@ impl Neighbours {
         let mut arrivals = lock(&self.arrivals);
         if arrivals.rings.len() < MOST && arrivals.rings.iter().all(|ring| ring.number != number) {
             let ring = Reader::new(memory);
-            // Frames wake the thread until somebody looks.
+            // Frames wake the thread until the world looks.
             ring.doze();
             wake(&stream);
             arrivals.rings.push(Incoming {

@@ -124,8 +124,8 @@ impl FrameQueue {
         self.pop_more(frame).is_some()
     }
 
-    /// As [`try_pop`](Self::try_pop), but waits for a frame, and until the next call none [passes](Self::pass_or_push). Whether
-    /// congestion ended; `None` when the queue is closed and empty.
+    /// Takes the first frame as [`try_pop`](Self::try_pop) does, but waits for one, and until the next call none
+    /// [passes](Self::pass_or_push). Returns whether congestion ended; `None` when the queue is closed and empty.
     pub(super) fn pop(&self, frame: &mut Vec<u8>) -> Option<bool> {
         let mut frames = self.lock();
         loop {

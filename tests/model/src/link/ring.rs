@@ -1,7 +1,7 @@
 //! A ring of frames in memory that two processes have in common: one writes, the other reads.
 //!
 //! Neither trusts the other. Each keeps its own index to itself and only publishes it; the other's index and the length of a
-//! frame are read once, checked, and then used; a frame is copied out before anybody looks at it. What cannot be ends the
+//! frame are read once, checked, and then used; a frame is copied out before it is looked at. What cannot be ends the
 //! ring ([`Broken`]). Memory is accessed by words that are atomic, so that it is no fault of memory when the other process
 //! writes at the same time.
 //!
@@ -445,7 +445,7 @@ mod tests {
         assert!(writer.is_congested().is_err());
     }
 
-    /// Whatever is in the memory, and however it changes: frames have lengths that frames have, and it comes to an end.
+    /// Frames have lengths that frames have, and reading comes to an end, whatever is in the memory and however it changes.
     #[test]
     fn nonsense_is_survived() {
         let mut rng = crate::link::rng::Rng::new(1);

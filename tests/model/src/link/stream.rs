@@ -197,7 +197,7 @@ pub(super) fn append(batch: &mut Vec<u8>, frame: &[u8]) {
     }
 }
 
-/// What a switch says to a client whose frames go to an address: the name of the process that has it.
+/// The notice to a client whose frames go to an address: the name of the process that has it.
 pub(super) fn notice(address: Address, name: Name) -> [u8; 12] {
     let mut notice = [0; 12];
     notice[..6].copy_from_slice(&address);
