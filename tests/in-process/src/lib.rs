@@ -22,6 +22,7 @@ mod shared;
 mod shared_memory;
 pub mod subnet;
 mod tapped;
+mod uncancelled;
 mod world;
 mod write_combining;
 

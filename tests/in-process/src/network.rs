@@ -1,6 +1,7 @@
 //! The network that joins the ports of a world, and leads out of it.
 
 use crate::port::Outbox;
+use crate::uncancelled::uncancelled;
 use connectx_model::link::fault::Faulty;
 use connectx_model::link::{Link, datagram};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +87,11 @@ impl Network {
         result
     }
 
+    /// The same with the wires, whose other ends may have to be woken.
+    fn with_exits<R>(&self, now: Duration, work: impl FnOnce(&mut Medium) -> R) -> R {
+        uncancelled(|| self.with_medium(now, work))
+    }
+
     pub(crate) fn next_arrival(&self) -> Option<Duration> {
         if !self.threaded {
             return self.look();
@@ -161,7 +167,7 @@ impl Network {
         if self.is_quiet() {
             return false;
         }
-        self.with_medium(now, |medium| {
+        self.with_exits(now, |medium| {
             let mut any = false;
             for (port, exit) in (self.functions..).zip(&self.exits) {
                 // What comes all the time must not keep the functions from it.
@@ -182,7 +188,7 @@ impl Network {
         if self.exits.is_empty() || !self.has_arrivals(now) {
             return;
         }
-        self.with_medium(now, |medium| {
+        self.with_exits(now, |medium| {
             for (port, exit) in (self.functions..).zip(&self.exits) {
                 while medium.wire.receive(port, medium.now, &mut medium.frame) {
                     exit.transmit(&medium.frame);

@@ -1,12 +1,16 @@
 use super::*;
+use crate::network::Network;
 use connectx_model::link::datagram::{Address, Wire};
+use connectx_model::link::fault::{Faulty, Rates};
 use connectx_model::link::stream::{Connection, Wish};
 use connectx_model::link::vswitch::VirtualSwitch;
+use connectx_model::link::{Cable, Link};
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -279,6 +283,40 @@ fn a_ring_whose_mark_is_lost_ends() {
             .unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
         one.end();
+    });
+}
+
+unsafe extern "C" {
+    fn pthread_cancel(thread: libc::pthread_t) -> std::ffi::c_int;
+    fn pthread_setcancelstate(
+        state: std::ffi::c_int,
+        before: *mut std::ffi::c_int,
+    ) -> std::ffi::c_int;
+}
+
+/// The C library would end it where the other process is woken.
+#[test]
+fn a_cancelled_thread_sends_before_it_ends() {
+    let paths = [path("ends"), path("reads")];
+    let [first, second] = [0, 1].map(|at: usize| Arc::new(unix(&paths[at], &paths[1 - at])));
+    let cable = Faulty::new(Box::new(Cable::new()) as _, 0, Rates::default());
+    let network = Network::new(cable, vec![first.clone()], 1, true);
+    thread::scope(|scope| {
+        let [one, two] = [&*first, &*second].map(|wire| Running::new(scope, wire));
+        exchange(&one, &two);
+        assert!(second.doze());
+        let sent = scope.spawn(|| {
+            // SAFETY: of the calling thread, which nothing after the frame may end.
+            unsafe { pthread_cancel(libc::pthread_self()) };
+            network.with(|wire| wire.send(0, &frame(2, 1, 7, 60), Duration::ZERO));
+            network.leave(Duration::from_secs(1));
+            // SAFETY: the number can be written.
+            unsafe { pthread_setcancelstate(1, &mut 0) };
+        });
+        sent.join().unwrap();
+        assert_eq!(two.next(), frame(2, 1, 7, 60));
+        one.end();
+        two.end();
     });
 }
 
