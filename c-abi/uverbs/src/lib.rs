@@ -64,6 +64,7 @@ mod tests;
 mod thread;
 mod transition;
 mod trap;
+mod umr;
 
 /// Starts the log, once. A program in Rust may have a logger already.
 fn start_log() {

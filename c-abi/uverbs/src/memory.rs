@@ -15,6 +15,7 @@ use crate::attrs::{Args, Result, place, region};
 use crate::objects::Object;
 use crate::program_memory;
 use crate::server::Server;
+use crate::umr::{Umr, can_change};
 
 /// `IB_ACCESS_ON_DEMAND`: the memory's pages are looked for when work uses them.
 const ON_DEMAND: u32 = 1 << 6;
@@ -107,7 +108,8 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    /// `REREG_MR`: another region takes the place of one, with what is given of its memory, domain and rights.
+    /// `REREG_MR`: other memory makes another region take the place of one, with what is given of its domain and rights. Domain
+    /// and rights alone change under the same keys, where the device's UMRs change all of that.
     pub(crate) fn rereg_mr(&mut self, fd: c_int, args: &mut Args) -> Result<()> {
         /// `enum ib_mr_rereg_flags`.
         const MEMORY: u32 = 1 << 0;
@@ -124,15 +126,13 @@ impl Server<'_, '_, '_> {
         if given(MEMORY) && !(asked.start ^ asked.hca_va).is_multiple_of(4096) {
             return Err(libc::EINVAL);
         }
-        // Keys stay with new rights alone, which takes a work request of the kernel's (`umr_rereg_access`).
-        if asked.flags == ACCESS {
-            return Err(libc::EOPNOTSUPP);
-        }
-        let on_demand = self.on_demand;
+        let (device, on_demand) = (self.device, self.on_demand);
         let context = self.context(fd)?;
-        let Some(Object::Mr(_, before)) = context.objects.get(&asked.handle) else {
+        let Some(Object::Mr(mr, before)) = context.objects.get(&asked.handle) else {
             return Err(libc::EINVAL);
         };
+        let (key, before_flags) = (mr.lkey().0, before.access_flags);
+        let before_rights = rights(before_flags, on_demand)?;
         let mut now = *before;
         if given(MEMORY) {
             (now.start, now.length, now.hca_va) = (asked.start, asked.length, asked.hca_va);
@@ -143,12 +143,46 @@ impl Server<'_, '_, '_> {
         if given(ACCESS) {
             now.access_flags = asked.access_flags;
         }
-        let mr = register(context.pd(now.pd_handle)?, &now, on_demand)?;
+        let pd = context.pd(now.pd_handle)?;
+        let (from, to) = (before_rights, rights(now.access_flags, on_demand)?);
+        let same_pages = !given(MEMORY) && (before_flags ^ now.access_flags) & ON_DEMAND == 0;
+        if same_pages && can_change(&device.capabilities().hca, from, to) {
+            let len = usize::try_from(now.length).unwrap_or(usize::MAX);
+            let most = device.capabilities().max_mr_size();
+            let len = len.min(usize::try_from(most).unwrap_or(usize::MAX));
+            pd.check_region(len, to).map_err(unregistered)?;
+            let pdn = pd.pdn().number();
+            self.change_key(key, to, pdn)?;
+            let context = self.context(fd)?;
+            if let Some(Object::Mr(_, asked)) = context.objects.get_mut(&asked.handle) {
+                *asked = now;
+            }
+            args.output(
+                CORE_OUT,
+                &ReregMrOut {
+                    lkey: key,
+                    rkey: key,
+                },
+            );
+            return Ok(());
+        }
+        let mr = register(pd, &now, on_demand)?;
         let (lkey, rkey) = (mr.lkey().0, mr.rkey().0);
         // One that the firmware does not take back has its memory still.
         context.remove(asked.handle, |it| matches!(it, Object::Mr(..)))?;
         context.objects.insert(asked.handle, Object::Mr(mr, now));
         args.output(CORE_OUT, &ReregMrOut { lkey, rkey });
+        Ok(())
+    }
+
+    /// Gives a key other rights and a domain, by a queue pair that is made for the first one.
+    fn change_key(&mut self, key: u32, access: Access, pdn: u32) -> Result<()> {
+        let mut umr = match self.umr.take() {
+            Some(umr) => umr,
+            None => Umr::new(self.device, self.events.eqn.0.into())?,
+        };
+        umr.change(key, access, pdn)?;
+        self.umr = Some(umr);
         Ok(())
     }
 

@@ -191,6 +191,9 @@ impl Server<'_, '_, '_> {
                 },
                 flags: u32::from(caps.hca.cqe_compression_128())
                     | u32::from(caps.hca.cqe_128_always()) << 1,
+                dci_streams: caps
+                    .dci_streams()
+                    .map_or([0; 2], |most| [most.log_concurrent, most.log_errored]),
                 ..FromZeros::new_zeroed()
             };
             args.output(UHW_OUT, &out);

@@ -169,6 +169,8 @@ impl Drop for Mapped<'_> {
     }
 }
 
+/// `MLX5_QP_FLAG_DCI_STREAM`.
+const DCI_STREAM: u32 = 1 << 11;
 /// `MLX5_IB_CREATE_CQ_FLAGS_*`.
 const CQE_128B_PAD: u16 = 1 << 0;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
@@ -375,6 +377,17 @@ impl<'d> Qp<'d> {
             .set_cqn_rcv(numbers.cqns[1])
             .set_xrcd(numbers.xrcdn)
             .set_user_index(provided.uidx & 0xff_ffff);
+        if kind == QpKind::Dci && provided.flags & DCI_STREAM != 0 {
+            let [concurrent, errored] = provided.dci_streams;
+            let most = device.capabilities().dci_streams();
+            let most = most.ok_or(libc::EOPNOTSUPP)?;
+            if concurrent > most.log_concurrent || errored > most.log_errored {
+                return Err(libc::EINVAL);
+            }
+            context
+                .set_log_num_dci_stream_channels(concurrent)
+                .set_log_num_dci_errored_streams(errored);
+        }
         let is_target = kind == QpKind::XrcRecv;
         let (sends, receives) = match is_target {
             true => (0, 0),

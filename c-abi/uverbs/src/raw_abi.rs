@@ -137,5 +137,10 @@ structures! {
         packet_pacing: [u32; 4],
         multi_packet_wqes: u32,
         flags: u32,
+        software_parsing: [u32; 2],
+        striding_rq: [u32; 6],
+        tunnel_offloads: u32,
+        dci_streams: [u8; 2],
+        reserved1: u16,
     }
 }

@@ -19,6 +19,7 @@ use crate::events::EventQueue;
 use crate::flow::Rules;
 use crate::objects::{Context, Object};
 use crate::srq::Domains;
+use crate::umr::Umr;
 use crate::{doorbells, trap};
 
 /// The time that a neighbour may take to answer.
@@ -65,6 +66,8 @@ pub(crate) struct Server<'c, 's, 'd> {
     /// The page by which programs convert time stamps, unless the device does not say how fast its clock is.
     pub(crate) clock: Option<ClockPage>,
     pub(crate) domains: Domains<'d>,
+    /// Changes regions that keep their keys, from the first one on.
+    pub(crate) umr: Option<Umr<'d>>,
     /// Rules for frames, from the first one on, or why there are none.
     pub(crate) rules: Option<Result<Rules<'d>>>,
 }

@@ -13,6 +13,7 @@ mod import_calls;
 mod matcher_calls;
 mod on_demand;
 mod program;
+mod regions;
 
 use crate::abi::*;
 use crate::raw_abi::*;
@@ -487,6 +488,7 @@ fn objects_come_and_go_by_commands() {
     assert_eq!(create(&wanted, &provided).unwrap_err(), libc::EBADF);
 
     on_demand::regions(fd, pd);
+    regions::change_under_their_keys(fd, pd);
     dm_calls::memory_on_the_device(fd, pd);
     a_limit_and_a_domain(fd, pd, cq.handle, &ring);
     an_address_handle_and_a_path(fd, pd, cq.handle);

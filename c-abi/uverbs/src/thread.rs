@@ -288,6 +288,7 @@ fn run(address: IpAddr, jobs: &Receiver<Job>, up: &Sender<P>) -> std::result::Re
                 on_demand: !device.platform().is_card(),
                 clock: ClockPage::new(device),
                 domains: Domains::default(),
+                umr: None,
                 rules: None,
             },
             Err(error) => {

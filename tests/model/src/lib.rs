@@ -27,7 +27,7 @@
 //! | pages | boot, init and runtime requests both ways, "cannot give", contexts that really lie in the pages | translation tables (they stay inside) |
 //! | events | every queue with its own mask, arming, overrun; commands, pages, port, QP, CQ and SRQ events, temperature | modules plugged and the like |
 //! | completion queues | 64 and 128 bytes, both entry versions, arming, overrun, resize, moderation, compression (title and arrays) | enhanced compression |
-//! | queue pairs | RC, UC, UD, XRC, QP0 and QP1 with all transitions, flushing, error states; the kernel's REG_UMR; queue counters; dynamic connections; alternate paths of RC, UC and XRC on InfiniBand ports | streams of DC |
+//! | queue pairs | RC, UC, UD, XRC, QP0 and QP1 with all transitions, flushing, error states; the kernel's REG_UMR; queue counters; dynamic connections and their streams; alternate paths of RC, UC and XRC on InfiniBand ports | congestion control by address, scheduling elements |
 //! | shared receive queues | SRQ, RMP, XRC SRQ, linked and cyclic, limits | tag matching |
 //! | memory keys | bus address, page list, lists of pieces of other keys (KLM, KSM), page rights, bindings, memory windows of both types, UMR, invalidation by the peer | on-demand paging, signatures |
 //! | port | RoCE v1 and v2 with VLANs, multicast, loopback, counters, address lists, settings of pauses, priorities and congestion control that are kept and have no effect, a cable with its memory, sensors; InfiniBand's packets between models and over [switches](link::subnet), ports and switches that a subnet manager configures, performance management | InfiniBand's own link layer, scheduling by virtual lanes, traps that are repeated |
