@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use bareverbs_node::verbs::CommandError;
+use bareverbs_node::verbs::{CommandError, MrError};
 use libc::{c_int, c_void};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -22,6 +22,17 @@ pub(crate) type Result<T, E = c_int> = std::result::Result<T, E>;
 pub(crate) fn refused(error: CommandError) -> i32 {
     log::warn!("{error}");
     error.errno().abs()
+}
+
+/// An error number for a region or window that was not made.
+pub(crate) fn unregistered(error: MrError) -> i32 {
+    log::warn!("{error}");
+    match error {
+        MrError::Memory(_) | MrError::DmExhausted => libc::ENOMEM,
+        MrError::Command(error) => error.errno().abs(),
+        MrError::Unsupported { .. } => libc::EOPNOTSUPP,
+        _ => libc::EINVAL,
+    }
 }
 
 /// The attributes that a method knows. Others are not for one that is not here.

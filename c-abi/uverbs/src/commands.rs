@@ -7,7 +7,7 @@ use libc::c_int;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::*;
-use crate::attrs::{Args, Result, refused};
+use crate::attrs::{Args, Result, refused, unregistered};
 use crate::dct::Dct;
 use crate::devx::{create_user, destroy_user};
 use crate::doorbell_pages;
@@ -144,7 +144,7 @@ impl<'d> Server<'_, '_, 'd> {
                 };
                 let context = self.context(fd)?;
                 let mw = context.pd(asked.pd_handle)?.alloc_mw(kind);
-                let mw = mw.map_err(crate::memory::unregistered)?;
+                let mw = mw.map_err(unregistered)?;
                 let rkey = mw.rkey().0;
                 let handle = context.add(Object::Mw(mw));
                 args.output(CORE_OUT, &AllocMwOut { handle, rkey });

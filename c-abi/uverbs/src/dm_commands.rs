@@ -4,9 +4,9 @@ use bareverbs_node::verbs::{Access, AllocDmAttr};
 use libc::c_int;
 
 use crate::abi::dm::*;
-use crate::attrs::{Args, Result, refused};
+use crate::attrs::{Args, Result, refused, unregistered};
 use crate::dm::{Dm, PAGE, Region, key, longest, own};
-use crate::memory::{rights, unregistered};
+use crate::memory::rights;
 use crate::objects::Object;
 use crate::server::Server;
 

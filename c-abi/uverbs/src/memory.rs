@@ -4,14 +4,14 @@
 #![expect(unsafe_code)]
 
 use bareverbs_node::DevicePlatform as P;
-use bareverbs_node::verbs::{Access, Mr, MrError, Pd};
+use bareverbs_node::verbs::{Access, Mr, Pd};
 use libc::c_int;
 
 use crate::abi::{
     ADVISE_MR_ADVICE, ADVISE_MR_FLAGS, ADVISE_MR_PD, ADVISE_MR_SGES, CORE_IN, CORE_OUT, RegMrIn,
     RegMrOut, ReregMrIn, ReregMrOut, Sge,
 };
-use crate::attrs::{Args, Result, place, region};
+use crate::attrs::{Args, Result, place, region, unregistered};
 use crate::objects::Object;
 use crate::program_memory;
 use crate::server::Server;
@@ -77,17 +77,6 @@ pub(crate) fn register<'d>(pd: &Pd<'d, P>, asked: &RegMrIn, on_demand: bool) -> 
     // SAFETY: the program says that this is its memory, for the device to use until it deregisters it.
     let registered = unsafe { pd.reg_mr_iova(region, iova, access) };
     registered.map_err(unregistered)
-}
-
-/// An error number for a region or window that was not made.
-pub(crate) fn unregistered(error: MrError) -> i32 {
-    log::warn!("{error}");
-    match error {
-        MrError::Memory(_) | MrError::DmExhausted => libc::ENOMEM,
-        MrError::Command(error) => error.errno().abs(),
-        MrError::Unsupported { .. } => libc::EOPNOTSUPP,
-        _ => libc::EINVAL,
-    }
 }
 
 impl Server<'_, '_, '_> {

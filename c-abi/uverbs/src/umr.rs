@@ -23,7 +23,7 @@ use bareverbs_node::verbs::firmware_cmds::wqe::{
 };
 use bareverbs_node::verbs::{Access, Buffer, Device, Pd, Platform, TailIn};
 
-use crate::attrs::{Result, refused};
+use crate::attrs::{Result, refused, unregistered};
 use crate::queues::Uar;
 use crate::raw::Made;
 
@@ -109,7 +109,7 @@ impl<'d> Umr<'d> {
     pub(crate) fn new(device: &'d Device<'d, P>, eqn: u32) -> Result<Self> {
         let pd = device.alloc_pd().map_err(refused)?;
         let memory = pd.alloc_buffer(3 * PAGE, Access::LOCAL_WRITE);
-        let memory = memory.map_err(crate::memory::unregistered)?;
+        let memory = memory.map_err(unregistered)?;
         let uar = Uar::alloc(device)?;
         let page = |at: usize| memory.addr() + at as u64;
         let mut create = CreateCqIn::new();

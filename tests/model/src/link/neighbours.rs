@@ -8,7 +8,7 @@
 //! Frames keep their order: the sender's last frame through the socket is a mark, and the receiver takes nothing out of the ring
 //! before it has come, or was waited for as long as for anything.
 //!
-//! One thread ([`Neighbours::run`]) waits at all of the connections. What needs the operating system beyond what is safe to call
+//! One thread (`Neighbours::run`) waits at all of the connections. What needs the operating system beyond what is safe to call
 //! from here is behind [`Sharing`].
 
 use std::fmt;

@@ -4,7 +4,7 @@
 //! The first frame from the client is an empty one, or has the name by which others offer it [rings](super::neighbours), and is
 //! answered by an empty one: from then on it is sent frames. So a process can have its unit number before it has a port.
 //!
-//! A switch tells its clients the names of others by [notices](notice), which are too short for frames.
+//! A switch tells its clients the names of others by notices, which are too short for frames.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
