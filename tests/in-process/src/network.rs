@@ -87,7 +87,7 @@ impl Network {
         result
     }
 
-    /// The same with the wires, whose other ends may have to be woken.
+    /// Runs `work` as [`with_medium`](Self::with_medium) does, with the wires, whose other ends may have to be woken.
     fn with_exits<R>(&self, now: Duration, work: impl FnOnce(&mut Medium) -> R) -> R {
         uncancelled(|| self.with_medium(now, work))
     }

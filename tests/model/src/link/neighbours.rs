@@ -29,7 +29,7 @@ use super::ring::{Broken, Pop, Push, Reader, Words, Writer};
 /// The name of a process among those that share a network: a number that it draws.
 pub(super) type Name = [u8; 6];
 /// A station's address.
-pub(super) type Address = [u8; 6];
+pub(super) type StationAddress = [u8; 6];
 
 /// The most rings from others and to others, each of which holds 2 MiB, and connections that have not said yet what they want.
 const MOST: usize = 256;
@@ -91,7 +91,7 @@ pub(super) fn on_switch(name: Name) -> String {
 }
 
 /// The frame behind which those in a ring come.
-fn mark(number: u64, to: Address) -> [u8; MARK] {
+fn mark(number: u64, to: StationAddress) -> [u8; MARK] {
     let mut frame = [0; MARK];
     frame[..6].copy_from_slice(&to);
     frame[6..12].copy_from_slice(&MARK_SOURCE);
@@ -211,7 +211,7 @@ struct Arrivals {
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     name: String,
-    address: Option<Address>,
+    address: Option<StationAddress>,
 }
 
 /// The result of [`Neighbours::carry`].
@@ -275,7 +275,7 @@ impl Neighbours {
     }
 
     /// Asks for a ring to the process of this name, for an address, or for all frames.
-    pub(super) fn connect(&self, name: String, address: Option<Address>) {
+    pub(super) fn connect(&self, name: String, address: Option<StationAddress>) {
         let mut wanted = lock(&self.wanted);
         wanted.retain(|other| other.address != address);
         if wanted.len() < MOST {

@@ -271,7 +271,7 @@ impl Reader {
     /// Reads the next frame, which replaces what is in `frame`.
     ///
     /// # Errors
-    /// What the writer has written cannot be.
+    /// The writer has written what cannot be.
     pub fn pop(&mut self, frame: &mut Vec<u8>) -> Result<Pop, Broken> {
         let (header, cells) = frames(&*self.memory).ok_or(SMALL)?;
         if self.tail == self.head {

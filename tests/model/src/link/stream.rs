@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::neighbours::{Address, Name};
+use super::neighbours::{Name, StationAddress};
 use super::queue::LONGEST;
 
 /// So many bytes are written at a time.
@@ -198,7 +198,7 @@ pub(super) fn append(batch: &mut Vec<u8>, frame: &[u8]) {
 }
 
 /// The notice to a client whose frames go to an address: the name of the process that has it.
-pub(super) fn notice(address: Address, name: Name) -> [u8; 12] {
+pub(super) fn notice(address: StationAddress, name: Name) -> [u8; 12] {
     let mut notice = [0; 12];
     notice[..6].copy_from_slice(&address);
     notice[6..].copy_from_slice(&name);
@@ -206,7 +206,7 @@ pub(super) fn notice(address: Address, name: Name) -> [u8; 12] {
 }
 
 /// The address and the name in a frame, if it is a [notice].
-pub(super) fn noticed(frame: &[u8]) -> Option<(Address, Name)> {
+pub(super) fn noticed(frame: &[u8]) -> Option<(StationAddress, Name)> {
     let notice: &[u8; 12] = frame.try_into().ok()?;
     let (address, name) = notice.split_first_chunk()?;
     Some((*address, *name.first_chunk()?))
